@@ -24,7 +24,7 @@ import pyspark
 from pyspark import SparkContext
 
 from cdc_core.private_files import others_may_write
-from cdc_core.spark.private_api import Py4JError, count_jobs
+from cdc_core.spark.private_api import Py4JError, count_jobs, jvm_process
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ _LEFT_OUT = "spark-mllib_"
 """How the name of the jar begins that our Spark homes do not have. Each session would register its functions, for which
 Scala's reflection is loaded: half a second."""
 _UNUSED_S = 30 * 24 * 3600.0
+_ABANDONED_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class ClassArchive:
                 return None
             link_spark(archive.home)
             os.utime(archive.directory)  # it is in use: `_remove_unused`
+            archive._remove_abandoned()
         except OSError:
             return None
         return archive
@@ -94,20 +96,23 @@ class ClassArchive:
             return f'-Xshare:auto "-XX:SharedArchiveFile={self.file}" -Xlog:cds*=off'
         if self._failed.exists():
             return ""
-        return f'-XX:+IgnoreUnrecognizedVMOptions "{_AT_EXIT}={self._fresh}" -Xlog:cds*=off'
+        return f'-XX:+IgnoreUnrecognizedVMOptions "{self._at_exit}" -Xlog:cds*=off'
 
     @classmethod
     def due(cls, context: SparkContext) -> Self | None:
         """Return the archive that the JVM of *context* should write now; None when there is one or it cannot be."""
-        if _AT_EXIT not in context.getConf().get("spark.driver.extraJavaOptions", ""):
+        archive, jvm = cls.find(), jvm_process()
+        if archive is None or jvm is None:
+            return None
+        assert isinstance(jvm.args, list)
+        if not any(archive._at_exit in word for word in jvm.args):  # a later session may have other settings
             return None
         try:
             if count_jobs(context) < _JOBS:
                 return None
         except Py4JError:
             return None
-        archive = cls.find()
-        if archive is None or archive.file.exists() or shutil.disk_usage(archive.directory).free < _SPACE:
+        if archive.file.exists() or shutil.disk_usage(archive.directory).free < _SPACE:
             return None
         return archive
 
@@ -133,8 +138,16 @@ class ClassArchive:
         except Exception as error:
             log.debug("Spark's classes are not saved: %s", error)
         finally:
-            with suppress(OSError):
-                self._fresh.unlink(missing_ok=True)
+            self.discard()
+
+    def discard(self) -> None:
+        """Remove what the JVM of this process wrote without being asked: each one that ends in good order does."""
+        with suppress(OSError):
+            self._fresh.unlink(missing_ok=True)
+
+    @property
+    def _at_exit(self) -> str:
+        return f"{_AT_EXIT}={self._fresh}"
 
     @property
     def _fresh(self) -> Path:
@@ -145,6 +158,14 @@ class ClassArchive:
     def _failed(self) -> Path:
         """A file that is there when this Java can write no archive."""
         return self.directory / "failed"
+
+    def _remove_abandoned(self) -> None:
+        """Remove what JVMs wrote whose process is gone: any other renames it at once."""
+        before = time.time() - _ABANDONED_S
+        for left in self.directory.glob("*.new"):
+            with suppress(FileNotFoundError):
+                if left.stat().st_mtime < before:
+                    left.unlink()
 
     def _remove_unused(self) -> None:
         """Remove archives of removed versions: those unused for a month. A running JVM keeps its own.

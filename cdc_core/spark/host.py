@@ -251,12 +251,14 @@ def _spark_errors() -> Iterator[None]:
     """Turn Spark's errors into those of `QueryHost`."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         text = _text(error)
         raise from_wire(text) or QueryHostError(f"{type(error).__name__}: {text}") from None
 
 
 def _text(error: Exception) -> str:
+    if isinstance(error, ConnectionError):
+        return "Spark's JVM ended"
     try:
         return str(error)
     except Exception:  # the text of some is in the JVM, which is dead

@@ -47,6 +47,7 @@ __all__ = [
     "jvm_process",
     "literal",
     "make_active",
+    "mark_closed",
     "optimized",
     "run_daemon",
     "silence_accumulators",
@@ -94,13 +95,14 @@ def jvm_process() -> subprocess.Popen[bytes] | None:
 
 
 def disconnect() -> None:
-    """Have pyspark forget its JVM, which may be dead, and all that it keeps of it: it has no way to start another."""
+    """Have pyspark forget its JVM, which may be dead, and all that it keeps of it: it has no way to start another.
+
+    Whoever still uses a session of that JVM gets a Py4JError or a ConnectionError.
+    """
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
-    if context is not None:
-        context._jsc = None  # as `stop` does
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:  # it looks twice a second whether it shall end
         Thread(target=server.shutdown, name="end of accumulators", daemon=True).start()
@@ -122,6 +124,11 @@ def silence_accumulators(context: SparkContext) -> None:
 def is_closed(session: SparkSession) -> bool:
     """Return whether *session* was stopped by this process. Pyspark has no public word for it."""
     return session.sparkContext._jsc is None
+
+
+def mark_closed(session: SparkSession) -> None:
+    """Make *session*, whose JVM was killed, one that `is_closed`. Pyspark's `stop` would ask the JVM."""
+    session.sparkContext._jsc = None
 
 
 def is_stopped(session: SparkSession) -> bool:

@@ -30,6 +30,7 @@ from cdc_core.spark.private_api import (
     is_connected,
     is_stopped,
     jvm_process,
+    mark_closed,
     silence_accumulators,
 )
 from cdc_core.spark.standalone import is_of_nodes
@@ -55,6 +56,7 @@ _QUERY_JAVA_OPTIONS = (
 )
 _ARCHIVE_S = 120.0
 _HAVE_AN_END = (
+    "spark.driver.log.persistToDfs.enabled=true",
     "spark.eventLog.enabled=true",
     "spark.extraListeners=",
     "spark.metrics.",
@@ -63,8 +65,15 @@ _HAVE_AN_END = (
     "spark.sql.streaming.streamingQueryListeners=",
 )
 """How settings begin, with their values, of what is complete only when Spark has stopped."""
-_FROM_ELSEWHERE = ("SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS")
-"""Variables that name other settings of such things, or other directories for temporary files."""
+_FROM_ELSEWHERE = (
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "SPARK_CONF_DIR",
+    "SPARK_HOME",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_SUBMIT_OPTS",
+)
+"""Variables with other settings of such things, options of Java such as agents, or directories for temporary files."""
 _SETTINGS = {
     # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
@@ -329,7 +338,10 @@ def end_jvm(session: SparkSession) -> None:
         forget_jvm(grace_s=_JVM_END_S)
     else:
         forget_jvm(grace_s=0.0)
+        mark_closed(session)
         _emptied(scratch)
+    if (archive := ClassArchive.find()) is not None:
+        archive.discard()
 
 
 def _disposable(session: SparkSession) -> Path | None:
@@ -341,7 +353,8 @@ def _disposable(session: SparkSession) -> Path | None:
             return None
         settings = session.sparkContext.getConf()
         local, options = settings.get("spark.local.dir", ""), settings.get("spark.driver.extraJavaOptions", "")
-        found = any(line.startswith(_HAVE_AN_END) for line in settings.toDebugString().splitlines())
+        ends = tuple(map(str.lower, _HAVE_AN_END))
+        found = any(line.startswith(ends) for line in settings.toDebugString().lower().splitlines())
     except (Py4JError, OSError):
         return None
     if found or not local or _TEMPORARY.format(local) not in options or any(map(os.environ.get, _FROM_ELSEWHERE)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -179,6 +180,39 @@ def test_what_the_jvm_of_a_process_wrote_that_was_killed_goes_when_one_is_writte
     fresh(archive).touch()
     archive.write(lambda: 0)
     assert {path.name for path in archive.directory.iterdir()} == {"home", "classes.jsa"}
+
+
+def test_what_jvms_wrote_that_ended_with_their_process_goes_at_the_next_start(cache: Path) -> None:
+    left, recent = (found().directory / name for name in ("1.new", "2.new"))
+    for path in (left, recent):
+        path.touch()
+    os.utime(left, (0, time.time() - 100))
+    found()
+    assert (left.exists(), recent.exists()) == (False, True), "another process may still rename a recent one"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_a_jvm_wrote_that_was_not_asked_to_goes_with_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    monkeypatch.setattr("cdc_core.spark.session.is_alive", lambda _: False)
+    monkeypatch.setattr("cdc_core.spark.session.is_closed", lambda _: closed)
+    monkeypatch.setattr("cdc_core.spark.session.forget_jvm", lambda **_: fresh(found()).touch())
+    end_jvm(Mock())
+    assert {path.name for path in found().directory.iterdir()} == {"home"}
+
+
+@pytest.mark.parametrize(("options", "due"), [("{}", True), ("-XX:SharedArchiveFile=gone.jsa", False)])
+def test_only_a_jvm_that_was_started_to_write_one_is_asked_for_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, options: str, due: bool
+) -> None:
+    """A later session in the same JVM has the options of an archive that was removed meanwhile."""
+    archive = found()
+    word = f"spark.driver.extraJavaOptions={options.format(archive.java_options())}"
+    monkeypatch.setattr("cdc_core.spark.class_archive.jvm_process", lambda: Mock(args=["sh", "--conf", word]))
+    monkeypatch.setattr("cdc_core.spark.class_archive.count_jobs", lambda _: 1)
+    monkeypatch.setattr("cdc_core.spark.class_archive._SPACE", 0)
+    assert ClassArchive.due(Mock()) == (archive if due else None)
 
 
 def test_an_archive_that_nobody_used_for_a_month_goes_when_one_is_written(cache: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyspark.daemon
 import pyspark.find_spark_home
@@ -42,7 +43,7 @@ def test_no_other_module_uses_what_is_private() -> None:
         pytest.param(SparkContext, "jvm|gateway", [], id="connect, jvm_process, disconnect"),
         pytest.param(SparkContext, "active|get_?or|current", ["getOrCreate"], id="active_context"),
         pytest.param(SparkContext, "accumulator", ["accumulator"], id="silence_accumulators"),
-        pytest.param(SparkContext, "stop", ["stop"], id="is_closed, is_stopped"),
+        pytest.param(SparkContext, "stop", ["stop"], id="is_closed, is_stopped, mark_closed"),
         pytest.param(SparkSession, "stop|clos", ["stop"], id="is_closed, is_stopped of a session"),
         pytest.param(SparkSession, "active", ["active", "getActiveSession"], id="make_active"),
         pytest.param(StatusTracker, "job", ["getActiveJobsIds", "getJobIdsForGroup", "getJobInfo"], id="count_jobs"),
@@ -93,6 +94,23 @@ def test_a_jvm_is_connected_until_it_is_forgotten(kept_spark: KeptSpark) -> None
     assert process.poll() is not None
     private_api.disconnect()  # again
     assert kept_spark.session().range(2).count() == 2, "pyspark takes another one"
+
+
+def test_a_jvm_that_is_forgotten_closes_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may be using it: they get the error of a JVM that died, not one of None."""
+    context = Mock(_accumulatorServer=None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    for owner, names in (
+        (SparkContext, ("_gateway", "_jvm")),
+        (SparkSession, ("_instantiatedSession", "_activeSession")),
+    ):
+        for name in names:
+            monkeypatch.setattr(owner, name, None)
+    private_api.disconnect()
+    session = Mock(sparkContext=context)
+    assert not private_api.is_closed(session)
+    private_api.mark_closed(session)
+    assert private_api.is_closed(session)
 
 
 def test_a_server_of_accumulators_without_its_jvm_prints_nothing(

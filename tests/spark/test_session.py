@@ -178,6 +178,45 @@ def test_a_jvm_that_has_nothing_to_finish_is_killed_and_leaves_no_files_and_no_p
     eventually(lambda: not any(each.is_running() for each in workers), what="the end of the workers")
 
 
+@pytest.mark.parametrize(
+    ("settings", "variables", "killed"),
+    [
+        ({}, {}, True),
+        ({"spark.eventLog.enabled": "false"}, {}, True),
+        ({"spark.eventLog.enabled": "TRUE"}, {}, False),
+        ({"spark.driver.log.persistToDfs.enabled": "true"}, {}, False),
+        ({}, {"JAVA_TOOL_OPTIONS": "-javaagent:a.jar"}, False),
+        ({}, {"JDK_JAVA_OPTIONS": "-javaagent:a.jar"}, False),
+        ({}, {"SPARK_SUBMIT_OPTS": "-javaagent:a.jar"}, False),
+    ],
+)
+def test_a_jvm_is_killed_only_if_nothing_is_written_at_its_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Mapping[str, str],
+    variables: Mapping[str, str],
+    killed: bool,
+) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    own = {
+        "spark.local.dir": str(tmp_path),
+        "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={tmp_path}"',
+        **settings,
+    }
+    conf = Mock(get=own.get, toDebugString=lambda: "\n".join(f"{key}={value}" for key, value in own.items()))
+    session = Mock(sparkContext=Mock(master="local[*]", getConf=lambda: conf))
+    graces: list[float] = []
+    monkeypatch.setattr("cdc_core.spark.session.is_alive", lambda _: True)
+    monkeypatch.setattr("cdc_core.spark.session.ClassArchive.due", lambda _: None)
+    monkeypatch.setattr("cdc_core.spark.session.close_session", lambda _: None)
+    monkeypatch.setattr("cdc_core.spark.session.forget_jvm", lambda *, grace_s: graces.append(grace_s))
+    end_jvm(session)
+    assert (graces == [0.0]) is killed
+
+
 @pytest.mark.usefixtures("no_session")
 def test_a_log_of_events_is_complete_when_the_jvm_has_ended(tmp_path: Path) -> None:
     events = tmp_path / "events"
@@ -288,6 +327,15 @@ def submit(directory: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return directory
+
+
+def test_a_jvm_that_does_not_answer_any_more_is_an_error_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changefeed starts again after it, whichever other one has replaced the JVM meanwhile."""
+    monkeypatch.setattr("cdc_core.spark.host.open_session", Mock(side_effect=ConnectionRefusedError))
+    with pytest.raises(QueryHostError, match="Spark's JVM ended"):
+        SparkHost("t", {}, state_dir=tmp_path).acquire("t")
 
 
 @pytest.mark.usefixtures("no_jvm")
