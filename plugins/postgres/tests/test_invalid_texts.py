@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.documented_role import documented
+from cdc_testing.feeding import caught_up
 from cdc_testing.fixtures import fresh_database
 
 from cdc_core import BadRowError, watch
@@ -63,3 +64,13 @@ def test_a_key_that_is_not_utf_8_is_named(ascii_database: str) -> None:
                 BadRowError, match=r"with key \{'id': '\\\\xff'\}.*column id: its text is not UTF-8 at byte 1"
             ):
                 next(rows)
+
+
+def test_an_attempt_begins_before_a_text_that_is_not_utf_8(ascii_database: str) -> None:
+    with psycopg.connect(ascii_database, autocommit=True) as sql:
+        sql.execute("SET client_encoding = 'SQL_ASCII'")
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        with caught_up(ascii_database, "t") as feed:
+            sql.execute("INSERT INTO t VALUES (1, chr(255))")
+            feed.restart()
+            assert len(feed.slices()) == 1

@@ -378,11 +378,40 @@ def test_the_session_ends_when_all_tasks_run_on_other_hosts(
         assert len(kept.feed.rows("public.t")) == len(sql.execute("SELECT FROM t WHERE id <> 0").fetchall())
 
 
+def test_steps_without_log_do_not_count_as_unread(database: str, sql: Sql) -> None:
+    with behind(database, sql) as kept:
+        kept.insert(1)
+        slice_, log_ = kept.slice(), kept.feed.planner._kept
+        empty = replace(slice_, payload=replace(slice_.payload, end=slice_.payload.start, session=""))
+        for _ in range(5):
+            assert log_.named(empty) is empty
+        session = kept.session
+        kept.probe()
+        assert log_._session is session
+
+
+def test_a_session_whose_copy_holds_back_the_log_ends(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    with behind(database, sql) as kept, closing(psycopg.connect(database)) as later, caplog.at_level(logging.INFO):
+        sql.execute("SELECT pg_log_standby_snapshot()")
+        later.execute("INSERT INTO t VALUES (-100000, 0, 'open')")
+        sql.execute("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 500)")
+        kept.writer.commit()
+
+        def ended() -> bool:
+            sql.execute("SELECT pg_log_standby_snapshot()")
+            kept.probe()
+            return "the transactions that were open when it began have ended" in caplog.text
+
+        eventually("the session to end", ended)
+
+
 def test_a_session_that_has_nothing_to_give_for_long_ends(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     with behind(database, sql) as kept, caplog.at_level(logging.INFO):
-        kept.feed.planner._kept._served_at -= 1000.0
+        kept.feed.planner._kept._unserved_since = -1000.0
         kept.probe()
         assert "closed the kept connection: it does not keep up" in caplog.text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -182,6 +184,18 @@ def test_nothing_is_read_ahead_for_tasks_on_other_hosts(database: str, sql: Sql)
         patch.setattr(log_slice, "slice_from", elsewhere)
         caught_up_with_source(feed, sql)
         assert ahead(feed)._open_at == float("inf")
+
+
+def test_without_a_free_descriptor_steps_are_read_by_sql(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(log_ahead, "SliceSocket", refuse)
+    with backlog(database, sql) as feed:
+        caught_up_with_source(feed, sql)
+        assert ahead(feed)._session is None
 
 
 def test_without_a_free_slot_steps_are_read_by_sql(database: str, sql: Sql) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -16,7 +16,17 @@ from cdc_rangefeed_postgres.client_errors import ClientError, text_of, translate
 from cdc_rangefeed_postgres.endpoints import Endpoint, closer_first, parse_endpoints
 from cdc_rangefeed_postgres.names import application_name
 
-__all__ = ["Connection", "KeptConnection", "Server", "set_lock_timeout", "stream"]
+__all__ = [
+    "ANY_BYTES",
+    "DATABASE_ENCODING",
+    "Connection",
+    "KeptConnection",
+    "Server",
+    "any_bytes",
+    "give_any_bytes",
+    "set_lock_timeout",
+    "stream",
+]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
@@ -70,6 +80,11 @@ _NO_TIMEOUTS = (
 # All values but enums are read as one of PostgreSQL's own types; enums come as bytes. By default the driver reads the
 # columns and types of all tables whenever it connects: 70 ms of processor time with an empty database.
 _BUILTIN_TYPES = {"adbc.postgresql.type_resolver_mode": "builtin"}
+
+DATABASE_ENCODING = "SELECT pg_catalog.getdatabaseencoding()::text"
+ANY_BYTES = "SQL_ASCII"
+"""The encoding of databases that take any bytes for texts. A client that has it too gets them as they are; for another
+one, the server fails at the first ones that are not UTF-8, without a word about the row."""
 
 
 class Server:
@@ -252,6 +267,31 @@ class KeptConnection:
 def set_lock_timeout(connection: Connection, seconds: float) -> None:
     """Limit how long statements on *connection* wait for a lock; 0 is no limit."""
     connection.execute(f"SET lock_timeout = '{int(seconds * 1000)}ms'")
+
+
+def give_any_bytes(connection: Any) -> bool:
+    """Return whether the database takes any bytes for texts; then *connection*, of ADBC, gives them as they are."""
+    with connection.cursor() as cursor:
+        cursor.execute(DATABASE_ENCODING)
+        if cursor.fetchone() != (ANY_BYTES,):
+            return False
+        cursor.execute(f"SET client_encoding = '{ANY_BYTES}'")
+        cursor.fetchall()
+        return True
+
+
+@contextmanager
+def any_bytes(connection: Connection) -> Iterator[None]:
+    """Do what `give_any_bytes` does, for a connection of psycopg and inside this block. Queries are bytes there."""
+    if connection.execute(DATABASE_ENCODING).fetchone() != (ANY_BYTES,):
+        yield
+        return
+    connection.execute(f"SET client_encoding = '{ANY_BYTES}'".encode())
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):  # it is closed then
+            connection.execute(b"SET client_encoding = 'UTF8'")
 
 
 def stream(cursor: Any, query: str, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:

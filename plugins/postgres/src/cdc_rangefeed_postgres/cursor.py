@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_core import ConfigError, RangefeedContext, Timestamp
-from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.connection import Connection, any_bytes
 from cdc_rangefeed_postgres.external_slot import first_position
 from cdc_rangefeed_postgres.lsn import commit_of, is_lsn, lsn_text, newest, parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot
@@ -74,8 +74,9 @@ def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> 
 
 def _first_commit(connection: Connection, slot: Slot) -> Timestamp | None:
     """Return when the first transaction that *slot* has was committed. It is read to its end."""
-    with readable(connection, slot) as log:
-        row = connection.execute(f"SELECT data FROM {log.peek(None, binary=False, changes=1)} LIMIT 1").fetchone()
+    with readable(connection, slot) as log, any_bytes(connection):
+        query = f"SELECT data FROM {log.peek(None, binary=False, changes=1)} LIMIT 1"
+        row = connection.execute(query.encode()).fetchone()
     return None if row is None else commit_of(row[0])[1]
 
 

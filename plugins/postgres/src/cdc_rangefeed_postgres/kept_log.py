@@ -37,9 +37,8 @@ _MAX_UNASKED = 3
 """After so many slices that no reader has asked for, they run where they cannot."""
 _AGAIN = """
 SELECT pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn)::bigint, s.restart_lsn::text,
-       coalesce(to_jsonb(s) ->> 'failover' = 'true', false),
-       EXISTS (SELECT FROM pg_replication_slots c WHERE c.slot_name = %s)
-FROM pg_replication_slots s WHERE s.slot_name = %s
+       coalesce(to_jsonb(s) ->> 'failover' = 'true', false), pg_wal_lsn_diff(s.restart_lsn, c.restart_lsn)::bigint
+FROM pg_replication_slots s LEFT JOIN pg_replication_slots c ON c.slot_name = %s WHERE s.slot_name = %s
 """
 
 
@@ -66,7 +65,9 @@ class KeptLog:
         """Whether the server of the planner has the session, too."""
         self._named = 0
         """How many slices have named the session."""
-        self._served_at = 0.0
+        self._began_at = 0.0
+        self._unserved_since: float | None = None
+        """When the first of the slices was planned that the session should have had since it had one."""
         self._told = False
 
     def poll(self, connection: Connection, start: int, end: int | None) -> None:
@@ -80,7 +81,7 @@ class KeptLog:
         self._poll_at = now + _POLL_INTERVAL_S
         session = self._session
         row: Any = connection.execute(_AGAIN, [session.copy if session else "", self._slot.name]).fetchone()
-        again, restart, failover, seen = row or (0, "", False, False)
+        again, restart, failover, behind = row or (0, "", False, None)
         self.again_bytes = again or 0
         calm = end is not None and end - start < _CALM_BYTES
         held, self._restart = calm and restart == self._restart, restart if calm else ""
@@ -88,15 +89,21 @@ class KeptLog:
         if session is not None:
             if not much:
                 self._end("the open transaction has ended")
-            elif session.ended is not None or not seen:
+            elif session.ended is not None or behind is None:
                 self._end(session.ended or "it is on another server")
+            elif failover:
+                self._end("rows of a failover slot wait for the standbys")
+            elif behind >= max(MIN_AGAIN_BYTES, self.again_bytes):  # its copy holds back as much of the log
+                self._end("the transactions that were open when it began have ended")
             elif self._socket is not None and self._named - self._socket.requests >= _MAX_UNASKED:
                 self._end("no task has read from it: they run on other hosts", pause_s=_LONG_PAUSE_S)
-            elif now - self._served_at > (_BEHIND_LIMIT_S if self._named else _START_LIMIT_S):
-                self._end("it does not keep up", pause_s=_PAUSE_S if self._named else _LONG_PAUSE_S)
+            elif not self._named and now - self._began_at > _START_LIMIT_S:
+                self._end("it does not come to the end of the log", pause_s=_LONG_PAUSE_S)
+            elif self._unserved_since is not None and now - self._unserved_since > _BEHIND_LIMIT_S:
+                self._end("it does not keep up")
         elif much and held and not failover and POSSIBLE and now >= self._open_at:
             self._begin()
-        self._is_here = self._session is not None and seen
+        self._is_here = self._session is not None and behind is not None
 
     def serves(self, start: int, end: int) -> bool:
         """Return whether a step between these positions costs the server nothing for the log before it."""
@@ -115,9 +122,13 @@ class KeptLog:
         self._binary = payload.binary
         if self._session is not None:
             self._session.forget(payload.start)
-        if self._socket is None or not self.serves(payload.start, payload.end):
+        if self._socket is None or payload.end <= payload.start:
             return slice_
-        self._served_at = self._clock()
+        if not self.serves(payload.start, payload.end):
+            if self._named and self._unserved_since is None:
+                self._unserved_since = self._clock()
+            return slice_
+        self._unserved_since = None
         self._named += 1
         return replace(slice_, payload=replace(payload, session=self._socket.name))
 
@@ -134,7 +145,7 @@ class KeptLog:
         try:
             self._session = LogSession(self._server, self._slot, binary=self._binary)
             self._socket = SliceSocket(self._session)
-        except (*ClientError, OSError) as error:
+        except (*ClientError, OSError, RuntimeError) as error:  # the last one is that of too many threads
             self.close()
             self._open_at = self._clock() + _PAUSE_S
             if not self._told:
@@ -146,7 +157,7 @@ class KeptLog:
                     self._server.mask(text_of(error)),
                 )
             return
-        self._named, self._served_at = 0, self._clock()
+        self._named, self._began_at, self._unserved_since = 0, self._clock(), None
         log.info("replication slot %s: reading the log through a kept connection", self._slot.name)
 
     def _end(self, reason: str, *, pause_s: float | None = None) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cdc_core import RetryableRangefeedError, Slice
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
-from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.connection import Server, give_any_bytes
 from cdc_rangefeed_postgres.log_slice import WORTH_BYTES, LogSlice
 from cdc_rangefeed_postgres.log_socket import POSSIBLE, SliceSocket
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -78,8 +78,14 @@ class LogAhead:
             large = payload.end - payload.start >= WORTH_BYTES and not payload.slot.temporary
             if not large or following is None or self._clock() < self._open_at:
                 return slice_
-            self._session = _Session(self._server, payload, self._options)
-            self._socket, self._named = SliceSocket(self._session), set()
+            try:
+                self._session = _Session(self._server, payload, self._options)
+                self._socket, self._named = SliceSocket(self._session), set()
+            except (OSError, RuntimeError) as error:  # the last one is that of too many threads
+                log.info("replication slot %s: the log is not read ahead: %s", self._slot.name, error)
+                self._open_at = self._clock() + _PAUSE_S
+                self.close()
+                return slice_
         assert self._socket is not None
         if following is not None:
             self._session.want(payload.end, following)
@@ -148,6 +154,8 @@ class _Session:
         self._bytes = 0
         self._ranges = deque([_Range(first.start, first.end)])
         self._connection: Any = None
+        self._open = threading.Lock()
+        """Held while the connection is used by another thread than that which closes it, and while it is given up."""
         self._thread = threading.Thread(target=self._run, name="cdc-log-ahead", daemon=True)
         self._thread.start()
 
@@ -196,9 +204,9 @@ class _Session:
         deadline = time.monotonic() + _JOIN_LIMIT_S
         self._thread.join(0.1)
         while self._thread.is_alive() and time.monotonic() < deadline:
-            if (connection := self._connection) is not None:
-                with suppress(*ClientError):
-                    connection.adbc_connection.cancel()
+            with self._open, suppress(*ClientError):
+                if self._connection is not None:
+                    self._connection.adbc_connection.cancel()
             self._thread.join(0.1)
 
     def _take(self, range_: _Range) -> _Messages | None:
@@ -221,9 +229,17 @@ class _Session:
 
     def _run(self) -> None:
         try:
-            self._connection = self._server.connect_arrow("ahead")
-            with closing(self._connection):
-                self._read(self._connection)
+            connection = self._server.connect_arrow("ahead")
+            try:
+                give_any_bytes(connection)
+                with self._open:
+                    self._connection = connection
+                if not self._closing:
+                    self._read(connection)
+            finally:
+                with self._open:
+                    self._connection = None
+                connection.close()
         except Exception as error:
             if not self._closing:
                 text = self._server.mask(text_of(error)) if isinstance(error, ClientError) else error
@@ -238,7 +254,7 @@ class _Session:
         if copy is None or copy.begin > self._first.start:
             raise RetryableRangefeedError("the server gives no copy of the slot that begins there")
         range_ = self._ranges[0]
-        while True:
+        while not copy.is_failover():
             fetches = copy.fetches(
                 range_.end,
                 binary=self._first.binary,
@@ -259,6 +275,7 @@ class _Session:
             if begun >= range_.end:  # the copy gives no transaction twice, and this one belongs to the next range
                 raise RetryableRangefeedError("a transaction begins where the step ends")
             range_ = following
+        raise RetryableRangefeedError("rows of a failover slot wait for the standbys")
 
     def _put(self, range_: _Range, messages: _Messages) -> bool:
         """Return whether more is wanted, which may take a while."""

@@ -21,7 +21,7 @@ from psycopg import pq
 
 from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
-from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.connection import ANY_BYTES, DATABASE_ENCODING, Connection, Server
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.slot import Slot
@@ -108,11 +108,11 @@ class LogSession:
             self._base = self._start(slot)
             self._wake = os.eventfd(0)
             """Ends the wait for the server."""
+            self._thread = threading.Thread(target=self._run, name="cdc-log-session", daemon=True)
+            self._thread.start()
         except BaseException:
             self._connection.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="cdc-log-session", daemon=True)
-        self._thread.start()
 
     def has(self, start: int, *, nearly_to: int) -> bool:
         """Return whether the session has the transactions from *start* on, up to *nearly_to* at least, and lives."""
@@ -169,6 +169,8 @@ class LogSession:
             f"SELECT lsn::text FROM pg_copy_logical_replication_slot('{slot.name}', '{self.copy}', true)"
         ).fetchone()
         assert row is not None
+        if connection.execute(DATABASE_ENCODING).fetchone() == (ANY_BYTES,):
+            connection.execute(f"SET client_encoding = '{ANY_BYTES}'")
         result = connection.pgconn.exec_(slot.stream(self.copy, binary=self.binary).encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise psycopg.OperationalError(pq.error_message(result))

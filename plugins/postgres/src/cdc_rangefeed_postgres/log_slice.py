@@ -133,13 +133,14 @@ def _from_session(slice_: LogSlice) -> Generator[pa.RecordBatch, None, bool]:
 
     Raises: RetryableRangefeedError when the session ends after the first row.
     """
-    given = 0
+    shapes, begun = True, False
     try:
         for batch in slice_from(slice_.session, slice_.start, slice_.end):
-            given += 1
+            begun = begun or (not shapes and len(batch) > 0)
+            shapes = False  # the first has only those of tables
             yield batch
     except OSError as error:
-        if given > 1:  # the first has only the shapes of tables
+        if begun:
             raise RetryableRangefeedError(f"the log was read only in part: {error}") from None
         log.debug("the slice is read by SQL, because the session does not give it: %s", error)
         return False

@@ -16,7 +16,7 @@ from dataclasses import replace
 import psycopg
 
 from cdc_core import ConfigError, HistoryLostError, Move, Timestamp, Token
-from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.connection import Connection, any_bytes
 from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.lsn import commit_of, flushed_and_clock, is_lsn, lsn_text, newest, parse_lsn
 from cdc_rangefeed_postgres.names import copy_name
@@ -162,7 +162,9 @@ def _commits(
             query = f"""
                 SELECT data FROM {slot.consume(copy, begin, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
                 WHERE get_byte(data, 0) = 66 AND (ord = 1 OR substring(data FROM 10 FOR 8) > %s) ORDER BY ord LIMIT 2"""
-            for (data,) in connection.execute(query, [later]).fetchall():
+            with any_bytes(connection):
+                found = connection.execute(query.encode(), [later]).fetchall()
+            for (data,) in found:
                 yield commit_of(data)
     finally:
         with suppress(psycopg.Error):  # it ends with the connection, and with an error on it

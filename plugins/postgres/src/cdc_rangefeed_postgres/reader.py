@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark, TableName, TableSchema, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError
-from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.connection import Server, give_any_bytes
 from cdc_rangefeed_postgres.log_slice import LogSlice, decoder_of, read_log
 from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
@@ -89,7 +89,7 @@ class PostgresReader(SliceReader):
         if role not in self._connections:
             with self._server.translated("connecting"):
                 connection = self._connections[role] = self._server.connect_arrow(role)
-                self._unchecked_texts = _gives_any_bytes(connection)
+                self._unchecked_texts = give_any_bytes(connection)
                 if role == _LOOKUP:
                     with connection.cursor() as cursor:
                         cursor.execute(f"SET lock_timeout = '{int(self.context.options.lock_timeout * 1000)}ms'")
@@ -103,19 +103,6 @@ class PostgresReader(SliceReader):
                 connection.adbc_connection.cancel()
             with suppress(*ClientError):
                 connection.close()
-
-
-def _gives_any_bytes(connection: Any) -> bool:
-    """Return whether the database takes any bytes for texts. Then the server gives them as they are: otherwise it would
-    fail at the first ones that are not UTF-8, without a word about the row.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_catalog.getdatabaseencoding()::text")
-        if cursor.fetchone() != ("SQL_ASCII",):
-            return False
-        cursor.execute("SET client_encoding = 'SQL_ASCII'")
-        cursor.fetchall()
-        return True
 
 
 def _with_null_columns(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cdc_core import RetryableRangefeedError
-from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.connection import Connection, Server, any_bytes
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.lost_history import explained
 from cdc_rangefeed_postgres.slot import Slot
@@ -77,7 +77,8 @@ def find_relations(
                 FROM {log.peek(end, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
                 WHERE get_byte(data, 0) IN (66, 82, 89)
             ) AS f WHERE kind <> 66 OR next <> 66 ORDER BY ord"""
-        messages = connection.execute(query).fetchall()
+        with any_bytes(connection):
+            messages = connection.execute(query.encode()).fetchall()
     found = []
     inside, beyond = True, False
     types: dict[int, str] = {}

@@ -49,7 +49,7 @@ class SlotCopy:
         copy = cls(connection, slot, copy_name(slot.name))
         with suppress(*ClientError):
             copy._row(_NOTICE)
-        if copy._row(_IS_FAILOVER.format(slot=slot.name))[0]:
+        if copy.is_failover():
             return None
         copied = f"SELECT lsn::text FROM pg_copy_logical_replication_slot('{slot.name}', '{copy._name}', true)"
         copy.begin = parse_lsn(copy._row(copied)[0])
@@ -57,6 +57,10 @@ class SlotCopy:
             copy._row(f"SELECT end_lsn::text FROM pg_replication_slot_advance('{copy._name}', '{lsn_text(start)}')")
             copy.begin = start
         return copy
+
+    def is_failover(self) -> bool:
+        """Return whether the slot that this is a copy of is a failover slot."""
+        return bool(self._row(_IS_FAILOVER.format(slot=self._slot.name))[0])
 
     def fetches(self, end: int, *, binary: bool, batch_bytes: int, whole: bool = False) -> Generator[pa.RecordBatch]:
         """Yield what `Slot.peek` has up to *end*, in intervals of the log; with *whole* in one.
