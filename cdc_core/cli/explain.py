@@ -20,6 +20,7 @@ from cdc_core.engine.planned_queries import PlannedQueries, check_query
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.plugins.classes import needing
+from cdc_core.queries.binding import bind
 from cdc_core.queries.comparisons import parts_of_condition
 from cdc_core.queries.query import Query
 from cdc_core.queries.restricting import restriction_of
@@ -113,14 +114,17 @@ def _needs(query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]
     parts, count = parts_of_condition(query), len(restriction.comparisons)
     if count:
         yield "rows that a scan needs", list(parts[:count])
-    if parts[count:]:
+    here = max(count, len(bind(query, schema).comparisons))
+    if parts[count:here]:
+        yield "evaluated where rows are read, without Spark", list(parts[count:here])
+    if parts[here:]:
         numeric = count and schema.column(restriction.comparisons[-1].column).type.kind is Kind.DECIMAL
         after = (
             "it follows a comparison that fails for NaN"
             if numeric
-            else ("its first part is no comparison of a column with constants that sources evaluate like Spark")
+            else "its first part is no comparison with constants that is the same elsewhere"
         )
-        yield f"left to Spark: {after}", list(parts[count:])
+        yield f"left to Spark: {after}", list(parts[here:])
 
 
 _USER = "check"

@@ -134,7 +134,8 @@ def _constant(node: exp.Expr, column: Column | None) -> _Value | None:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
-        return _moment(str(node.this.this), str(node.to.this.value), column)
+        type_ = node.to.this
+        return _moment(str(node.this.this), type_.value if isinstance(type_, exp.DataType.Type) else "", column)
     sign = -1 if isinstance(node, exp.Neg) else 1
     literal = node.this.unnest() if isinstance(node, exp.Neg) else node
     if not isinstance(literal, exp.Literal):
@@ -142,7 +143,7 @@ def _constant(node: exp.Expr, column: Column | None) -> _Value | None:
     text = str(literal.this)
     if literal.is_string:
         return text if sign == 1 else None
-    return sign * int(text) if text.isascii() and text.isdigit() else None
+    return sign * int(text) if len(text) <= _MAX_DIGITS + 1 and text.isascii() and text.isdigit() else None
 
 
 def _moment(text: str, type_: str, column: Column | None) -> date | datetime | None:

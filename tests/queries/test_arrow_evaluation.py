@@ -39,6 +39,8 @@ def left(condition: str, given: RowBatch) -> list[int]:
         ("SELECT upper(name) AS n FROM orders WHERE id > 5", True, ("Name",)),
         ("SELECT id FROM orders WHERE price > 5", True, ("price",)),
         ("SELECT id FROM orders WHERE cdc_prev.id > 5", True, ()),
+        ("SELECT id FROM orders WHERE INTERVAL '1' DAY > CAST('1' AS INTERVAL DAY)", True, ()),
+        (f"SELECT id FROM orders WHERE id < {'9' * 5000}", True, ("id",)),
         ("SELECT id, 'a' AS cdc_topic FROM orders", True, ()),
     ],
 )
