@@ -136,13 +136,10 @@ def only_own_garbage() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def restored_logging() -> Iterator[None]:
-    """Restore the logging of this process: the command `cdc` configures it, and requests may set any logger's level."""
-    root = logging.getLogger()
-    handlers = root.handlers[:]
-    found = [root, *(each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))]
-    levels = [(logger, logger.level) for logger in found]
+    """Restore the logging of this process, which the command `cdc` configures."""
+    handlers = logging.root.handlers[:]
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, (None, "cdc_core", "py4j"))]
     yield
-    root.handlers[:] = handlers
+    logging.root.handlers[:] = handlers
     for logger, level in levels:
-        if logger.level != level:
-            logger.setLevel(level)
+        logger.setLevel(level)

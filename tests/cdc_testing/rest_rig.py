@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -129,7 +130,21 @@ def serving_rest_at(
             allowed_paths=allowed_paths,
         )
         endpoints = all_endpoints(list)
-        with WebServer(application(endpoints, deployment, access), access) as server:
+        with _kept_levels(), WebServer(application(endpoints, deployment, access), access) as server:
             rest = Rest(server.url, store, endpoints, kept)
             with closing(rest.client):
                 yield rest
+
+
+@contextmanager
+def _kept_levels() -> Iterator[None]:
+    """Restore the levels of all loggers of this process: requests may set them, generated ones those of all."""
+    before = {name: logger.level for name, logger in _loggers().items()}
+    yield
+    for name, logger in _loggers().items():
+        logger.setLevel(before.get(name, logging.NOTSET))
+
+
+def _loggers() -> dict[str, logging.Logger]:
+    known = logging.root.manager.loggerDict.items()
+    return {"": logging.root, **{name: found for name, found in known if isinstance(found, logging.Logger)}}
