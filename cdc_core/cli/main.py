@@ -14,9 +14,8 @@ from cdc_core.cli.session import CliSession
 from cdc_core.errors import CdcError
 from cdc_core.open_files import with_open_files_limit
 
-atexit.register(
-    gc.freeze
-)  # Python's end looks for garbage among all that was loaded, which takes a quarter of a second
+# At its end, Python looks for garbage among all that was loaded, which takes a quarter of a second.
+atexit.register(gc.freeze)
 
 _SECTIONS = {
     "Set up and try": {

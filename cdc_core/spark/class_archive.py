@@ -168,16 +168,11 @@ class ClassArchive:
                     left.unlink()
 
     def _remove_unused(self) -> None:
-        """Remove archives of removed versions: those unused for a month. A running JVM keeps its own.
-
-        And what JVMs wrote whose process was killed.
-        """
+        """Remove archives of removed versions: those unused for a month. A running JVM keeps its own."""
         before = time.time() - _UNUSED_S
         for other in self.directory.parent.iterdir():
             if other.stat().st_mtime < before:
                 shutil.rmtree(other, ignore_errors=True)
-        for left in self.directory.glob("*.new"):
-            left.unlink(missing_ok=True)
 
 
 @functools.cache

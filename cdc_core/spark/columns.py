@@ -98,9 +98,9 @@ def packed_columns(
 ) -> Iterator[pa.RecordBatch]:
     """Yield *rows* in the columns of *schema*; a row that lacks a value which the query uses becomes a `refused` note.
 
-    If Spark need evaluate nothing for any of *queries*, there is no *schema*, and all are notes in the packed layout.
-    Rows of a table of which nothing is selected are packed whole; *selects* tells the tables apart. Those of which
-    Spark need evaluate nothing are packed as they are delivered, see `given_rows` for *deletes_as_rows*.
+    Without a *schema*, Spark evaluates nothing for any of *queries*, and everything is a note in the packed layout.
+    Rows of tables that *selects* refuses are packed whole. Where Spark evaluates nothing for a table, its rows are
+    packed as they are delivered; `given_rows` explains *deletes_as_rows*.
 
     Raises: UnplannedSchemaError when *rows* have a version of their table that is not among *queries*.
     """

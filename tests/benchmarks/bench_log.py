@@ -23,11 +23,11 @@ _TARGETS = {"Debezium": Target(at_least=200_000, per_peer=11), "mq-bridge": Targ
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    """Measure a backlog of updates, committed in transactions of 1,000 while nobody reads, round by round.
+    """Measure how fast each reader works off the same backlog of updates, in several rounds.
 
-    Each reader has a slot of its own with the whole backlog of a round, and they take turns; who begins changes with
-    the round. We and Debezium have run once before, so that the table's contents are behind all of them. The figures
-    are those of each reader's round of median rate, and medians of what the server used for it.
+    A round commits its updates in transactions of 1,000 before anyone reads. Then the readers take turns, each with a
+    slot of its own; another one begins each round. We and Debezium have scanned the table before. The figures are those
+    of each reader's round of median rate, and the medians of what the server used.
     """
     changes = bench.sizes.log_changes
     sides: dict[str, list[FeedRun | PeerRun]] = {}

@@ -93,7 +93,9 @@ def _arguments() -> argparse.Namespace:
         epilog=f"benchmarks:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--docs", action="store_true", help="measure what docs/benchmarks.md begins with, and write it")
+    parser.add_argument(
+        "--docs", action="store_true", help="measure the log beside other readers, and put it into docs/benchmarks.md"
+    )
     parser.add_argument("--only", action="append", choices=list(_BENCHMARKS), metavar="NAME", help="may be repeated")
     parser.add_argument(
         "--quick", action="store_true", help=f"the same as --scale {_QUICK:g}: a look, not a measurement"

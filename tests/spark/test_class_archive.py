@@ -174,14 +174,6 @@ def test_a_jvm_that_is_killed_while_it_writes_leaves_nothing(cache: Path, end: M
     assert "ArchiveClassesAtExit" in archive.java_options()
 
 
-def test_what_the_jvm_of_a_process_wrote_that_was_killed_goes_when_one_is_written(cache: Path) -> None:
-    archive = found()
-    (archive.directory / "1.new").touch()
-    fresh(archive).touch()
-    archive.write(lambda: 0)
-    assert {path.name for path in archive.directory.iterdir()} == {"home", "classes.jsa"}
-
-
 def test_what_jvms_wrote_that_ended_with_their_process_goes_at_the_next_start(cache: Path) -> None:
     left, recent = (found().directory / name for name in ("1.new", "2.new"))
     for path in (left, recent):

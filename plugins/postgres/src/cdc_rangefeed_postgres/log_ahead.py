@@ -259,7 +259,7 @@ class _Session:
                 range_.end,
                 binary=self._first.binary,
                 batch_bytes=self._options.fetch_size,
-                whole=range_.start > self._first.start,  # nobody waits for its first row yet
+                whole=range_.start > self._first.start,  # its first row is not awaited yet
             )
             begun = 0
             with closing(fetches):  # before the connection is

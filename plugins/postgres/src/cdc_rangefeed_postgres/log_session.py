@@ -1,7 +1,7 @@
 """A decoding session that is kept: it follows the end of the log, and holds what steps have not read yet.
 
-Each SQL call on a slot decodes anew from the slot's restart point, which an open transaction holds. A walsender decodes
-each record once.
+Each SQL call on a slot decodes again from the slot's restart point, and an open transaction keeps that point where it
+is. A walsender decodes each record once.
 """
 
 from __future__ import annotations

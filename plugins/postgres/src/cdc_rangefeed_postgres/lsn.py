@@ -21,7 +21,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curre
        CASE WHEN pg_is_in_recovery() THEN false ELSE pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() END
 """
 _PAGE_BYTES = 8192
-"""What the server makes durable by itself are whole pages, so a record may go on in the next one."""
+"""The server flushes whole pages on its own, so the durable log may end in the middle of a record."""
 _COMPLETE = "SELECT pg_current_xact_id()"
 """A transaction without changes. Its commit is made durable within `wal_writer_delay`, and all that is before it."""
 _NEWEST = """
