@@ -134,7 +134,7 @@ def check_pages(wheel: zipfile.ZipFile) -> Iterator[str]:
             continue
         text = wheel.read(name).decode()
         missing = set(re.findall(r"(?<!\w)docs/([\w-]+\b)(?!\.py)", text)) - held
-        missing |= {page for page in re.findall(r"`cdc docs ([a-z-]+)`", text) if not (DOCS / f"{page}.md").is_file()}
+        missing |= {page for page in re.findall(r"`cdc docs ([a-z/-]+)`", text) if not (DOCS / f"{page}.md").is_file()}
         if missing:
             yield f"{name} names pages that the wheel does not contain: {', '.join(sorted(missing))}"
 

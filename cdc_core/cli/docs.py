@@ -21,11 +21,12 @@ _PLACES = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 def docs(page: str | None) -> None:
     """Print the page PAGE of the documentation, in Markdown. Without PAGE, list all pages."""
     directory = next(place for place in _PLACES if place.is_dir())
-    pages = {path.stem: path for path in sorted(directory.glob("*.md"))}
+    paths = [path.relative_to(directory) for path in directory.glob("**/*.md") if path.parent.name != "api"]
+    pages = {path.with_suffix("").as_posix(): directory / path for path in sorted(paths)}
     if page is None:
         for name, path in pages.items():
             title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-            click.echo(f"{name:<20}  {title}")
+            click.echo(f"{name:<28}  {title}")
     elif page in pages:
         click.echo(pages[page].read_text(encoding="utf-8"), nl=False)
     else:

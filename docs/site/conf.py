@@ -20,7 +20,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/*.md",
-    "docs/api/*.md",
+    "docs/*/*.md",
     "encoders/*/README.md",
     "plugins/*/README.md",
     "sinks/*/README.md",

@@ -9,7 +9,9 @@ import pytest
 from cdc_testing.command import Cdc
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+DOCS = ROOT / "docs"
+PATHS = sorted(path.relative_to(DOCS) for path in DOCS.glob("**/*.md") if path.parent.name != "api")
+PAGES = [path.with_suffix("").as_posix() for path in PATHS]
 
 
 def test_every_page_is_listed_with_its_title(cdc: Cdc) -> None:
@@ -19,7 +21,7 @@ def test_every_page_is_listed_with_its_title(cdc: Cdc) -> None:
 
 
 def test_a_page_is_printed_as_it_is(cdc: Cdc) -> None:
-    assert cdc("docs", "write-a-sink").out == (ROOT / "docs" / "write-a-sink.md").read_text()
+    assert cdc("docs", "write-a-sink").out == (DOCS / "write-a-sink.md").read_text()
 
 
 def test_an_unknown_page_is_refused_with_a_suggestion(cdc: Cdc) -> None:
@@ -30,5 +32,5 @@ def test_an_unknown_page_is_refused_with_a_suggestion(cdc: Cdc) -> None:
 def test_messages_and_readmes_name_pages_that_exist(folder: str) -> None:
     paths = [path for suffix in ("py", "md") for path in (ROOT / folder).rglob(f"*.{suffix}")]
     files = [path for path in paths if "tests" not in path.parts]
-    named = {name for path in files for name in re.findall(r"`cdc docs ([a-z-]+)`", path.read_text())}
+    named = {name for path in files for name in re.findall(r"`cdc docs ([a-z/-]+)`", path.read_text())}
     assert named <= set(PAGES)
