@@ -217,7 +217,7 @@ def pg_types(cell: str) -> Iterator[ColumnType]:
 
 
 def test_the_table_of_postgresql_types_shows_their_avro_types() -> None:
-    page = (ROOT / "docs" / "postgres.md").read_text()
+    page = (ROOT / "docs" / "postgres-tables.md").read_text()
     rows = re.findall(r"^\| (.+?) \| .+ \| (.+?) \|$", page.partition("| Avro, besides null |")[2], re.MULTILINE)
     checked = 0
     for cell, avro in rows[1:]:

@@ -140,8 +140,8 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
 
 
 def rule() -> str:
-    """Return the statement of docs/postgres.md that removes rows which were deleted while the slot was gone."""
-    section = (ROOT / "docs" / "postgres.md").read_text().partition("## A slot that was lost")[2]
+    """Return the statement of docs/postgres-slots.md that removes rows which were deleted while the slot was gone."""
+    section = (ROOT / "docs" / "postgres-slots.md").read_text().partition("## A slot that was lost")[2]
     (found,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
     return str(found)
 

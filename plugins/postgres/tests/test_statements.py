@@ -1,4 +1,4 @@
-"""Every statement in the tables of docs/schema-changes.md has the effect that the page says."""
+"""Every statement in the tables of docs/schema-statements.md has the effect that the page says."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cdc_testing.postgres import Sql, another_tablespace, table_of
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 
-PAGE = Path(__file__).parents[3] / "docs" / "schema-changes.md"
-HEADINGS = ("### Columns", "### The table", "### Other statements")
+PAGE = Path(__file__).parents[3] / "docs" / "schema-statements.md"
+HEADINGS = ("## Columns", "## The table", "## Other statements")
 EFFECTS = {"none", "rows again", "scanned", "deleted", "ends", "waits", "refused"}
 OF_DATABASE = re.compile("SCHEMA|TABLESPACE|PUBLICATION")
 """Statements about more than a table and what is in its schema."""
