@@ -44,10 +44,11 @@ def generated(page: str) -> str:
             _codes(rule.statements) or f"none: {rule.instead}",
             _codes(rule.requests),
             _capitals(rule.actions),
+            _codes(rule.tools),
         )
         for verb, rule in RULES.items()
     ]
-    page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page"], doors))
+    page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page", "tool"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
     page = replaced(page, "rules", table(["verb", "is done in the states", "is so already in"], rules))
     options = [(f"`--{row.name.replace('_', '-')}`", row.default, row.doc) for row in describe(NodeSettings)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cdc_core.changefeeds.altering import Altering
 from cdc_core.changefeeds.creating import Continuing
+from cdc_core.changefeeds.diagnosing import Diagnosing
 from cdc_core.changefeeds.dropping import Dropping
 from cdc_core.changefeeds.lifecycle import Lifecycle
 from cdc_core.changefeeds.moving import Moving
@@ -22,7 +23,18 @@ __all__ = ["Alteration", "Changefeeds", "JobRecord", "ProgressStore", "RefusedEr
 
 
 class Changefeeds(
-    Altering, Continuing, Dropping, Lifecycle, Moving, Previewing, Reading, Replaying, Rescanning, Scheduling, Tracing
+    Altering,
+    Continuing,
+    Diagnosing,
+    Dropping,
+    Lifecycle,
+    Moving,
+    Previewing,
+    Reading,
+    Replaying,
+    Rescanning,
+    Scheduling,
+    Tracing,
 ):
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 

@@ -56,7 +56,7 @@ def audit(named: Named, at: str | None, wait: float | None, rows: int, directory
             line = _json(_object(difference)) if as_json else _line(difference)
             click.echo(session.masked(line))
     figures = found.figures
-    click.echo(_json(_figures_object(figures)) if as_json else _figures(figures, shown=rows))
+    click.echo(_json(figures_object(figures)) if as_json else _figures(figures, shown=rows))
     return 1 if figures.differences else 0
 
 
@@ -101,7 +101,8 @@ def _figures(figures: Figures, *, shown: int) -> str:
     return f"{compared}{moved}: {counted(figures.differences, 'difference')} ({kinds}){more}"
 
 
-def _figures_object(figures: Figures) -> Mapping[str, Any]:
+def figures_object(figures: Figures) -> Mapping[str, Any]:
+    """Return what was compared, and how many rows differ, as JSON values."""
     names = ("tables", "rows", "changed", "missing", "extra", "different")
     counts = {name: getattr(figures, name) for name in names}
     return {"resolved": str(figures.cut), "until": str(figures.upto), **counts}

@@ -51,13 +51,13 @@ def check(named: Named, as_json: bool, locality: Locality) -> int:
     with progress_at(url) as progress:
         feeds = [resolved(session, changefeed) for changefeed, *_ in found]
         by_file = named.store is None
-        reports = [_check(session, feed, locality, progress, by_file=by_file, as_json=as_json) for feed in feeds]
+        reports = [check_report(session, feed, locality, progress, by_file=by_file, as_json=as_json) for feed in feeds]
     if as_json:
         session.echo_json([report.to_json() for report in reports])
     return max(report.status for report in reports)
 
 
-class _Report:
+class Report:
     """The parts of one changefeed, perhaps a *job*. Each is printed as soon as it is added, unless it is *quiet*."""
 
     def __init__(self, session: CliSession, name: str, *, job: bool, width: int, quiet: bool) -> None:
@@ -100,7 +100,7 @@ class _Report:
             click.echo(line)
 
 
-def _check(
+def check_report(
     session: CliSession,
     feed: ResolvedChangefeed,
     here: Locality,
@@ -108,7 +108,7 @@ def _check(
     *,
     by_file: bool,
     as_json: bool,
-) -> _Report:
+) -> Report:
     """Check a changefeed and return what was found; print it at once unless *as_json*."""
     schemas: list[TableSchema] = []
     parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = []
@@ -129,7 +129,7 @@ def _check(
         )
     job = progress is not None and progress.jobs.find(feed.name) is not None
     width = max(8, *(len(part) for part, *_ in parts))
-    report = _Report(session, feed.name, job=job, width=width, quiet=as_json)
+    report = Report(session, feed.name, job=job, width=width, quiet=as_json)
     for part, component, place, checked in parts:
         notes: Sequence[str] = ()
         found: str | CdcError

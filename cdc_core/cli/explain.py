@@ -44,20 +44,25 @@ def explain(named: Named, as_json: bool) -> int:
     Changes nothing.
     """
     feed, *_ = named.resolved()
-    if not feed.queries().exist:
-        raise ConfigError(
-            f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
-        )
+    require_query(feed)
     if as_json:
-        named.session.echo_json([each.to_json() for each in _explanations(feed)])
+        named.session.echo_json([each.to_json() for each in explanations(feed)])
         return 0
     for line in explained(feed):
         click.echo(line)
     return 0
 
 
+def require_query(feed: ResolvedChangefeed) -> None:
+    """Return if there is something to explain. Raises: ConfigError."""
+    if not feed.queries().exist:
+        raise ConfigError(
+            f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Explanation:
+class Explanation:
     """What is delivered of one table, and why. Of a table with whole rows there are no sections and no plans."""
 
     table: TableName
@@ -73,7 +78,7 @@ class _Explanation:
 
 def explained(feed: ResolvedChangefeed) -> Iterator[str]:
     """Yield what `cdc explain` prints of a changefeed with a query. Raises: as `Rangefeed.check`; ConfigError."""
-    for each in _explanations(feed):
+    for each in explanations(feed):
         yield f"changefeed '{feed.name}', {each.title}{': whole rows' if each.whole_rows else ''}"
         for title, lines in each.sections:
             yield f"  {title}"
@@ -83,18 +88,19 @@ def explained(feed: ResolvedChangefeed) -> Iterator[str]:
             yield f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}"
 
 
-def _explanations(feed: ResolvedChangefeed) -> Iterator[_Explanation]:
+def explanations(feed: ResolvedChangefeed) -> Iterator[Explanation]:
+    """Yield what is delivered of each table. Raises: as `explained`."""
     queries = feed.queries()
     schemas, of_source = _checked(feed)
     plans = plans_of(feed, schemas)
     for schema in schemas:
         query = queries.query_of(schema)
         if query is None:
-            yield _Explanation(table=schema.name, title=f"table {schema.name}", whole_rows=True)
+            yield Explanation(table=schema.name, title=f"table {schema.name}", whole_rows=True)
             continue
         title = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
         sections = [*_needs(query, schema), *of_source[schema.name]]
-        yield _Explanation(table=schema.name, title=title, sections=sections, plans=plans.get(schema.name, ()))
+        yield Explanation(table=schema.name, title=title, sections=sections, plans=plans.get(schema.name, ()))
 
 
 def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[TableName, _Sections]]:

@@ -64,6 +64,7 @@ _SECTIONS = {
         "audit": ("audit:audit", "Compare what a changefeed has delivered with its source."),
         "debug": ("debug:debug", "Collect diagnostics in one archive."),
         "docs": ("docs:docs", "Print a page of the documentation."),
+        "mcp": ("mcp:mcp", "Serve an assistant that lists, explains and diagnoses changefeeds."),
     },
 }
 """The commands as the help lists them: where each is, `module:function` in `cdc_core.cli`, and what it does."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from cdc_core.changefeeds.diagnosing import continues_with
 from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.tables import coloured
@@ -88,7 +89,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("retrying", report.retrying.reason if report.job is None and report.retrying is not None else None),
         ("waiting for", _waiting(shown)),
         ("error", shown["error"]),
-        ("continue with", _continues(report)),
+        ("continue with", continues_with(report)),
     ]
     if job is not None:
         rows += [("" if number else "history", _event(event)) for number, event in enumerate(job["history"][-_EVENTS:])]
@@ -102,15 +103,6 @@ def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator
     yield "owner", job["owner"]
     yield "locality", job["execution_locality"]
     yield "last run", _state(report, shown) if report.status else None
-
-
-def _continues(report: Report) -> str:
-    """Return the commands that continue a job which rests for an error, unless the error names them."""
-    job = report.job
-    if job is None or not job.rests_for_error or "`cdc resume" in (job.reason or ""):
-        return ""
-    name = report.known.name
-    return f"`cdc resume {name}` once the cause is fixed; `cdc alter {name}` changes its tables and options"
 
 
 def _event(event: dict[str, Any]) -> str:

@@ -43,9 +43,9 @@ _SHOWN = "`cdc show {name}` shows it"
 class Rule:
     """A verb: the states in which it is done, those in which what it asks for is so already, and who may ask for it.
 
-    In all other states it is refused. The doors are commands, statements, requests of REST, and actions of the page;
-    `instead` does what a verb does that has no statement. `of_runs`: it may be asked of what `cdc run` runs, too;
-    `for_runs` is what to do about that where only jobs are served.
+    In all other states it is refused. The doors are commands, statements, requests of REST, actions of the page, and
+    tools of `cdc mcp --allow-changes`; `instead` does what a verb does that has no statement. `of_runs`: it may be
+    asked of what `cdc run` runs, too; `for_runs` is what to do about that where only jobs are served.
     """
 
     does: frozenset[JobState]
@@ -55,6 +55,7 @@ class Rule:
     instead: str = ""
     requests: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     of_runs: bool = False
     for_runs: str = _SHOWN
 
@@ -72,6 +73,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("PAUSE JOB 'name'",),
         requests=("PUT /connectors/{name}/pause",),
         actions=("pause",),
+        tools=("pause_changefeed",),
         of_runs=True,
     ),
     "stop": Rule(does=_LIVE, instead="use PAUSE JOB", requests=("PUT /connectors/{name}/stop",)),
@@ -82,6 +84,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("RESUME JOB 'name'",),
         requests=("PUT /connectors/{name}/resume",),
         actions=("resume",),
+        tools=("resume_changefeed",),
         of_runs=True,
     ),
     "restart": Rule(
@@ -90,6 +93,7 @@ RULES: Mapping[Verb, Rule] = {
         instead="use PAUSE JOB and then RESUME JOB",
         requests=("POST /connectors/{name}/restart", "POST /connectors/{name}/tasks/{task}/restart"),
         actions=("restart",),
+        tools=("restart_changefeed",),
         for_runs="stop the run, and start it again",
     ),
     "alter": Rule(

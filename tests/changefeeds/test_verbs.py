@@ -1,4 +1,4 @@
-"""What may be asked of a job in each state is the same at every door: command line, statements, REST, page."""
+"""What may be asked of a job in each state is the same at every door: command line, statements, REST, page, MCP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import node, progress
 
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.cli.located import Named
 from cdc_core.cli.main import _SECTIONS, main
+from cdc_core.cli.mcp_tools import Tools
+from cdc_core.cli.session import CliSession
 from cdc_core.errors import OptionError
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
@@ -26,12 +29,12 @@ from cdc_core.statements.values import Verb as SqlVerb
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS
 from cdc_core.store.job_values import FOLLOWING, JobState
 from cdc_core.store.tables import CHANGEFEEDS
-from cdc_core.store.verbs import GRANTED, RULES, Verb
+from cdc_core.store.verbs import GRANTED, RULES, RefusedError, Verb
 from cdc_core.web.page.texts import ACTIONS
 
 STATES = list(FOLLOWING)
 DELETED = {"cancel-requested", "reverting", "canceled"}
-DOORS = ("commands", "statements", "requests", "actions")
+DOORS = ("commands", "statements", "requests", "actions", "tools")
 OTHER_COMMANDS = {"create", "jobs", "run", "schedule", "show", "sql"}
 """Commands about changefeeds that are no verb of a job that is there."""
 NOT_OF_JOBS = ("/topics/reset", "/traces", "/traces/{number}", "/traces/{number}/end")
@@ -172,6 +175,15 @@ def by_form(rest: Rest, action: str, name: str) -> bool:
     return answer.status_code == 303
 
 
+def by_tool(rest: Rest, tool: str, name: str) -> bool:
+    named = Named.of(CliSession(), None, None, store=rest.store.url)
+    try:
+        getattr(Tools(named), tool)(name)
+    except RefusedError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("verb", RULES)
 def test_a_verb_does_the_same_at_every_door(
     rest: Rest, jobs: Jobs, control: Path, verb: Verb, capsys: pytest.CaptureFixture[str]
@@ -183,6 +195,7 @@ def test_a_verb_does_the_same_at_every_door(
             **{text: partial(by_statement, text) for text in rule.statements},
             **{text: partial(by_request, rest, control, text, state) for text in rule.requests},
             **{text: partial(by_form, rest, text) for text in rule.actions if text != "discard"},
+            **{text: partial(by_tool, rest, text) for text in rule.tools},
         }
         left = dict[str, Seen]()
         for text, ask in asks.items():

@@ -1,0 +1,31 @@
+"""`cdc mcp`."""
+
+from __future__ import annotations
+
+import click
+
+from cdc_core.cli.located import Named, changefeed_command
+from cdc_core.errors import ConfigError
+from cdc_core.plugins.classes import needing
+
+
+@changefeed_command(has_file=False, has_name=False)
+@click.option("--allow-changes", is_flag=True, help="Also offer tools that pause, resume and restart changefeeds.")
+def mcp(named: Named, allow_changes: bool) -> int:
+    """Serve an assistant: list, explain and diagnose changefeeds as tools of the Model Context Protocol.
+
+    The assistant's program starts this command and talks to it over standard input and output. Without
+    --allow-changes, no tool changes a changefeed. Secrets are masked, as everywhere.
+
+    The changefeeds are those of the store that --store or the environment variable CDC_STORE names, or those in FILE;
+    without either, those of the store in the current directory.
+    """
+    if named.store is not None and named.file is not None:
+        raise ConfigError(f"`cdc mcp` serves all changefeeds of a store; remove '{named.file}'")
+    named.session.start_logging(quiet=True)
+    with needing("mcp", "mcp_types", otherwise="`cdc mcp` needs the MCP SDK: pip install 'cdc-core[mcp]'"):
+        from cdc_core.cli.mcp_server import server_of
+    from cdc_core.cli.mcp_tools import Tools
+
+    server_of(Tools(named), allow_changes=allow_changes).run("stdio")
+    return 0

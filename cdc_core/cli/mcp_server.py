@@ -1,0 +1,61 @@
+"""The MCP server of `cdc mcp`: tools and pages, for the official SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from importlib.metadata import version
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+
+from cdc_core.cli.docs import page_text, pages, title_of
+from cdc_core.cli.mcp_tools import Tools
+from cdc_core.errors import CdcError
+from cdc_core.open_files import with_open_files_limit
+from cdc_core.store.verbs import RULES
+
+_INSTRUCTIONS = (
+    "A changefeed delivers committed row changes of a database to Kafka, files or webhooks. Start with"
+    " list_changefeeds. When one is behind, retrying, paused or failed, call diagnose and report its causes and"
+    " remedies. Look up options and errors with search_docs before you propose a change."
+)
+_READ_ONLY = (
+    "list_changefeeds",
+    "show_changefeed",
+    "diagnose",
+    "list_events",
+    "explain",
+    "trace",
+    "audit",
+    "search_docs",
+)
+
+
+def server_of(tools: Tools, *, allow_changes: bool) -> MCPServer[Any]:
+    """Return the server. Whatever it answers is masked. With *allow_changes* it has the tools of `RULES`, too."""
+    server: MCPServer[Any] = MCPServer("cdc", version=version("cdc-core"), instructions=_INSTRUCTIONS)
+    changing = [name for rule in RULES.values() for name in rule.tools] if allow_changes else []
+    for name in (*_READ_ONLY, *changing):
+        hints = ToolAnnotations(read_only_hint=name in _READ_ONLY, destructive_hint=False, idempotent_hint=True)
+        server.add_tool(_masked(tools, getattr(tools, name)), annotations=hints)
+    for name, path in pages().items():
+        of_page = server.resource(f"cdc-docs:///{name}", name=name, title=title_of(path), mime_type="text/markdown")
+        of_page(partial(page_text, name))
+    return server
+
+
+def _masked(tools: Tools, tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any] | CallToolResult]:
+    """Return *tool* without secrets in what it returns or says of an error."""
+
+    @wraps(tool)
+    def called(**arguments: Any) -> dict[str, Any] | CallToolResult:
+        try:
+            found: dict[str, Any] = tools.session.masked_texts(tool(**arguments))
+        except CdcError as error:
+            sentence = tools.session.masked(with_open_files_limit(str(error), error))
+            return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
+        return found
+
+    return called

@@ -1,0 +1,196 @@
+"""What the tools of `cdc mcp` return."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cdc_core.changefeeds.auditing import audit
+from cdc_core.changefeeds.diagnosing import continues_with
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.tracing import Trace, checked_key, shown_change, standing_text
+from cdc_core.cli.audit import figures_object
+from cdc_core.cli.check import check_report
+from cdc_core.cli.docs import search
+from cdc_core.cli.explain import explanations, require_query
+from cdc_core.cli.job_commands import by_user
+from cdc_core.cli.located import Named, progress_at, resolved, state_of
+from cdc_core.cli.show import since_of
+from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
+from cdc_core.options import did_you_mean
+from cdc_core.store.event_values import KINDS
+from cdc_core.store.job_values import JobRecord
+from cdc_core.store.reports import Report
+
+_POLL_S = 0.2
+_MAX_EVENTS = 200
+_MAX_DIFFERENCES = 50
+_EVENTS_OF_A_DIAGNOSIS = 10
+
+
+class Tools:
+    """The tools by the names of their methods, whose docstrings tell an assistant when to use them.
+
+    Each opens the store anew and returns a JSON value that is not masked yet. Called in several threads.
+    Raises, everywhere: CdcError, with a sentence for the assistant.
+    """
+
+    def __init__(self, named: Named) -> None:
+        self.session = named.session
+        if named.file is None and named.store is None:
+            named = replace(named, store=state_of(Path(), named.state)[1], state=None)
+        self._named = named
+
+    def list_changefeeds(self) -> dict[str, Any]:
+        """List all changefeeds with state, lag, last error and what continues them. Use it first, to learn the names.
+
+        behind_s is how far delivery is behind the source's clock in seconds. Call diagnose for those that need care.
+        """
+        with self._opened() as changefeeds:
+            return {"store": changefeeds.store.shown, "changefeeds": [_brief(each) for each in changefeeds.reports()]}
+
+    def show_changefeed(self, name: str) -> dict[str, Any]:
+        """Show all that is known of one changefeed: tables, query, sink, progress, totals, status, history."""
+        with self._opened() as changefeeds:
+            return changefeeds.report(name).to_json()
+
+    def diagnose(self, name: str, connect: bool = False) -> dict[str, Any]:
+        """Find out why a changefeed does not move and what to do: causes with remedies, and its latest events.
+
+        With connect, also check its plugins, options, source and sink by connecting to them, as `cdc check` does; that
+        takes some seconds, and about ten more if the changefeed has a query.
+        """
+        with self._opened() as changefeeds:
+            found = changefeeds.diagnose(name).to_json()
+            events = changefeeds.events(name, limit=_EVENTS_OF_A_DIAGNOSIS)
+            found["latest_events"] = [event.to_json() for event in events]
+        return {**found, "checks": self._checks(name)} if connect else found
+
+    def list_events(
+        self, name: str | None = None, since: str | None = None, kinds: Sequence[str] = (), limit: int = 50
+    ) -> dict[str, Any]:
+        """List what happened to a changefeed, or to all and to the nodes: starts, retries, pauses, errors, failovers.
+
+        since is a duration such as 1h30m or a moment such as 2026-05-04T10:00:00Z. Of more than limit, the latest.
+        """
+        for kind in kinds:
+            if kind not in KINDS:
+                raise ConfigError(f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
+        begin = None if since is None else since_of(since, now=datetime.now(UTC))
+        with self._opened() as changefeeds:
+            if name is not None:
+                changefeeds.known(name)
+            found = changefeeds.events(name, since=begin, kinds=kinds, limit=max(1, min(limit, _MAX_EVENTS)))
+        return {"events": [event.to_json() for event in found]}
+
+    def explain(self, name: str, query: str | None = None) -> dict[str, Any]:
+        """Explain the query of a changefeed: which columns and rows the source reads, what is left to Spark and why.
+
+        With query, a SELECT over one table, explain that instead, as if the changefeed had it; nothing is changed.
+        Connects to the source, and starts Spark where Spark has to evaluate something.
+        """
+        changefeed, *_ = self._of(name).located()
+        if query is not None:
+            changefeed = replace(changefeed, query=query, tables=(), table={}, written=None)
+        feed = resolved(self.session, changefeed)
+        require_query(feed)
+        return {"tables": [each.to_json() for each in explanations(feed)]}
+
+    def trace(
+        self, name: str, table: str | None = None, key: str | None = None, rows: int = 1, timeout: str = "30s"
+    ) -> dict[str, Any]:
+        """Follow the next changes of a running changefeed from commit to sink: when each reached every stage.
+
+        key, a JSON array of the values of a primary key such as [42], selects one row of table. It waits for a change
+        to happen, until timeout. Values of other columns are not shown.
+        """
+        with self._opened() as changefeeds:
+            wanted = None if key is None else checked_key(key)
+            asked = changefeeds.ask_trace(name, table=table, key=wanted, rows=rows, timeout=timeout)
+            with Trace(changefeeds.store, asked) as traced:
+                while not traced.over:
+                    time.sleep(_POLL_S)
+                    traced.poll()
+            standing = standing_text(changefeeds.store, changefeeds.known(name))
+        return {"changes": [shown_change(change) for change in traced.changes], "changefeed": standing}
+
+    def audit(self, name: str, wait_s: float | None = None) -> dict[str, Any]:
+        """Compare all rows that a changefeed has delivered with its source: counts, and keys of rows that differ.
+
+        Reads both sides completely: ask before you do that with large tables. wait_s is how long to wait for a resolved
+        mark. Differing columns are named, their values are not shown.
+        """
+        feed, _, url = self._of(name).resolved()
+        with tempfile.TemporaryDirectory(prefix="cdc-audit-") as directory:
+            with progress_at(url) as progress:
+                found = audit(progress, feed, Path(directory), at=None, wait_s=wait_s, most_shown=_MAX_DIFFERENCES)
+            differences = [
+                {
+                    "table": each.table.full,
+                    "finding": str(each.finding),
+                    "key": {column: str(value) for column, value in each.key.items()},
+                    "columns": list(each.source),
+                }
+                for each in found.differences()
+            ]
+        return {**figures_object(found.figures), "differences": differences}
+
+    def search_docs(self, words: str, limit: int = 5) -> dict[str, Any]:
+        """Search the documentation of cdc: options, errors, settings of sources and sinks, how-to. Returns sections.
+
+        Every page is a resource, too: cdc-docs:///PAGE.
+        """
+        return {"sections": search(words, limit=max(1, min(limit, 20)))}
+
+    def pause_changefeed(self, name: str) -> dict[str, Any]:
+        """Pause a changefeed after its running step. Until it is resumed, its source retains history."""
+        with self._opened() as changefeeds:
+            return self._changed(changefeeds, changefeeds.pause(name, _reason()))
+
+    def resume_changefeed(self, name: str) -> dict[str, Any]:
+        """Resume a paused changefeed, or one that an error has stopped, where it stopped. Fix the cause first."""
+        with self._opened() as changefeeds:
+            return self._changed(changefeeds, changefeeds.resume(name))
+
+    def restart_changefeed(self, name: str) -> dict[str, Any]:
+        """Restart a job after its running step. One that an error has stopped runs again."""
+        with self._opened() as changefeeds:
+            return self._changed(changefeeds, changefeeds.restart(name, _reason()))
+
+    def _changed(self, changefeeds: Changefeeds, job: JobRecord) -> dict[str, Any]:
+        return _brief(changefeeds.report(job.name))
+
+    def _checks(self, name: str) -> dict[str, Any]:
+        feed, _, url = self._of(name).resolved()
+        by_file = self._named.store is None
+        with progress_at(url) as progress:
+            return check_report(self.session, feed, Locality(), progress, by_file=by_file, as_json=True).to_json()
+
+    def _of(self, name: str) -> Named:
+        """Return the changefeed, defined in the store or in the file."""
+        return replace(self._named, name=name) if self._named.store is None else replace(self._named, file=name)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Changefeeds]:
+        with self._named.read() as (changefeeds, _):
+            yield changefeeds
+
+
+def _reason() -> str:
+    return f"{by_user()}, over MCP"
+
+
+def _brief(found: Report) -> dict[str, Any]:
+    shown = found.to_json()
+    names = ("name", "state", "tables", "sink", "behind_s", "dead_letters", "waiting_on", "retrying")
+    error = shown["error"] or (shown["paused"] or {}).get("reason")
+    if found.job is not None and found.job.rests_for_error:
+        error = found.job.reason
+    return {**{name: shown[name] for name in names}, "error": error, "remedy": continues_with(found) or None}
