@@ -27,7 +27,7 @@ include_patterns = [
 ]
 exclude_patterns = [".*", "build", "cdc_core", "tests"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "markdown_docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "llms", "markdown_docstrings"]
 myst_heading_anchors = 4
 myst_disable_syntax = ["html_inline"]  # `<name>` in a docstring is text
 
