@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from cdc_core.config.changefeed import Changefeed
     from cdc_core.decoder import DecodedRow, Decoder, plain_value
     from cdc_core.destination import Destination
-    from cdc_core.encoder import Encoder, EncoderContext
+    from cdc_core.encoder import Encoder
+    from cdc_core.encoder_context import EncoderContext
     from cdc_core.enriched import SOURCE_MEMBERS, SourceFacts, op_of, op_texts, timestamps_of_source
     from cdc_core.envelope import METADATA_MEMBER, DeleteForm, Envelope, RowPlace
     from cdc_core.errors import (
@@ -64,10 +65,11 @@ if TYPE_CHECKING:
         closest_replica,
         executor_locality,
     )
-    from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
-    from cdc_core.rangefeed_values import Move, ScanProgress, SourceObjects
+    from cdc_core.rangefeed import Rangefeed
+    from cdc_core.rangefeed_context import RangefeedContext
+    from cdc_core.rangefeed_values import Move, Rescan, ScanProgress, SourceObjects, Token
     from cdc_core.readback.reader import ChangeReader
-    from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
+    from cdc_core.registrations import EncoderRegistration, RangefeedRegistration
     from cdc_core.remedies import ALL_AGAIN, LIST_AGAIN, RUN_AGAIN
     from cdc_core.resolved_sink import Covered, ResolvedSink
     from cdc_core.restriction import Comparison, Restriction
@@ -78,11 +80,12 @@ if TYPE_CHECKING:
     from cdc_core.sink_calls import TracedRow
     from cdc_core.sink_context import SinkContext
     from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
+    from cdc_core.sink_registration import SinkRegistration
     from cdc_core.slice_reader import SliceReader, SpanMark
     from cdc_core.source_history import SourceHistory
     from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
     from cdc_core.span import Span
-    from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
+    from cdc_core.step_planner import Slice, StepLimit, StepPlanner
     from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
     from cdc_core.timestamp import Timestamp
     from cdc_core.unavailable import (
@@ -231,7 +234,8 @@ _NAMES = {
     "cdc_core.config.changefeed": "Changefeed",
     "cdc_core.decoder": "DecodedRow Decoder plain_value",
     "cdc_core.destination": "Destination",
-    "cdc_core.encoder": "Encoder EncoderContext",
+    "cdc_core.encoder": "Encoder",
+    "cdc_core.encoder_context": "EncoderContext",
     "cdc_core.enriched": "SOURCE_MEMBERS SourceFacts op_of op_texts timestamps_of_source",
     "cdc_core.envelope": "METADATA_MEMBER DeleteForm Envelope RowPlace",
     "cdc_core.errors": (
@@ -248,10 +252,11 @@ _NAMES = {
     "cdc_core.messages": "MessageBatch TopicNames",
     "cdc_core.options": "MB ByteSize Duration counted did_you_mean format_duration option parse_options secret_values",
     "cdc_core.placement": "Place PlacementRules Replica ReplicatedSpan assign_spans closest_replica executor_locality",
-    "cdc_core.rangefeed": "Rangefeed RangefeedContext Token",
-    "cdc_core.rangefeed_values": "Move ScanProgress SourceObjects",
+    "cdc_core.rangefeed": "Rangefeed",
+    "cdc_core.rangefeed_context": "RangefeedContext",
+    "cdc_core.rangefeed_values": "Move Rescan ScanProgress SourceObjects Token",
     "cdc_core.readback.reader": "ChangeReader",
-    "cdc_core.registrations": "EncoderRegistration RangefeedRegistration SinkRegistration",
+    "cdc_core.registrations": "EncoderRegistration RangefeedRegistration",
     "cdc_core.remedies": "ALL_AGAIN LIST_AGAIN RUN_AGAIN",
     "cdc_core.resolved_sink": "Covered ResolvedSink",
     "cdc_core.restriction": "Comparison Restriction",
@@ -262,11 +267,12 @@ _NAMES = {
     "cdc_core.sink_calls": "TracedRow",
     "cdc_core.sink_context": "SinkContext",
     "cdc_core.sink_reader": "Endpoint SinkReader StoredMessage",
+    "cdc_core.sink_registration": "SinkRegistration",
     "cdc_core.slice_reader": "SliceReader SpanMark",
     "cdc_core.source_history": "SourceHistory",
     "cdc_core.source_writer": "SourceTransaction SourceWriter SourceWriterContext",
     "cdc_core.span": "Span",
-    "cdc_core.step_planner": "Rescan Slice StepLimit StepPlanner",
+    "cdc_core.step_planner": "Slice StepLimit StepPlanner",
     "cdc_core.stored_history": "FileShape StoredFile StoredHistory",
     "cdc_core.timestamp": "Timestamp",
     "cdc_core.unavailable": (

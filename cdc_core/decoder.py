@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_core.encoder import EncoderContext
+from cdc_core.encoder_context import EncoderContext
 from cdc_core.rows import TIMESTAMP_TYPE, UNAVAILABLE_TYPE, Op, RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp

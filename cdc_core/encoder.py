@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from cdc_core.cloudevents import CloudEvents
-from cdc_core.enriched import SourceFacts
-from cdc_core.envelope import Envelope
+from cdc_core.encoder_context import EncoderContext
 from cdc_core.file_body import FileBody, NewlineBody
 from cdc_core.message_keys import keyed_rows, keyed_schema
 from cdc_core.messages import MessageBatch
@@ -19,42 +14,15 @@ from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderContext:
-    """What an encoder and its decoder are created from. Picklable."""
-
-    changefeed: str
-    envelope: Envelope
-    options: Any
-    """An instance of the registered options class."""
-    output: str = "messages"
-    """What the sink needs, "messages" or "files"."""
-    preview: bool = False
-    """Whether the messages are only looked at: then a schema registry is asked, and nothing is registered."""
-    compression: str = "none"
-    """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
-    source: SourceFacts = field(default_factory=SourceFacts)
-    """Where the rows come from, for the member `source` of envelope `enriched`."""
-    events: CloudEvents | None = None
-    """How messages are events in envelope `cloudevents`; None in any other."""
-    key_column: str | None = None
-    """The column that is the key of messages, of an encoder with `rekeys`; None for the primary key."""
-    clock: Callable[[], int] = time.time_ns
-    """Returns nanoseconds since 1970 for the member `ts_ns` of envelope `enriched`. No other use is allowed."""
-
-
 class Encoder(ABC):
     """Turns rows into messages or files. Each process has its own instance, used by one thread at a time.
 
-    An encoder must define `encode` and `encode_resolved`. Everything else has a default. The driver checks it, tasks
-    encode rows with it, and the coordinator encodes resolved marks. It is one class because all of these need the same
-    schemas, and an encoder has no other state.
+    The driver checks it, tasks encode rows with it, and the coordinator encodes resolved marks. Only `encode` and
+    `encode_resolved` must be written. The registration declares envelopes and outputs; any other is refused before a
+    changefeed starts.
 
-    A row can have columns in `unavailable`, whose values the source does not know. Its message lacks these columns and
-    names them, or `encode` raises EncodeError, see `refuse_unavailable`. A null in their place would be a wrong value.
-
-    Constructors have no side effects and connect to nothing. The registration declares envelopes and outputs, and the
-    engine refuses any other before a changefeed starts.
+    Constructors connect to nothing, and raise OptionError for options that cannot be combined. There is no `close`:
+    share what you open between encoders, or close it yourself.
 
     Raises, from `encode` and from `write` of a body: EncodeError, with the names of table, column and key, for a value
     without a representation. The engine then passes the rows in smaller parts until the bad rows are alone. Raises,
@@ -70,10 +38,11 @@ class Encoder(ABC):
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: B027 (has a default)
         """Return when rows of *tables*, each with its topic, can be encoded.
 
-        Driver, before a run and for `cdc check`. Changes nothing. By default, every table can be encoded.
+        Driver, before a run and for `cdc check`. Changes nothing, and prepares nothing: tasks do not call it. By
+        default, every table can be encoded.
 
-        Raises: ConfigError for a type without a representation, options that cannot be combined, or a service that is
-        unreachable or refuses.
+        Raises: ConfigError, with the names of table and column, for a type without a representation; for options that
+        cannot be combined; for a service that is unreachable or refuses.
         """
 
     def identities(self, tables: Sequence[tuple[TableSchema, str]]) -> Mapping[str, str | None]:  # noqa: ARG002
@@ -87,30 +56,41 @@ class Encoder(ABC):
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         """Return one message for each row, in order. Task.
 
-        Deterministic: the same rows give the same bytes, apart from what `clock` says.
+        The same rows give the same bytes, in every process and at any time, apart from what `clock` says: consumers
+        recognize repeated rows by them. Equal keys have equal bytes, and different keys different ones: `("a,b", "c")`
+        is not `("a", "b,c")`. Brokers choose the partition by the key, so a change of other columns must not change it.
+
+        `rows.schema` is that of this batch; the next may have another version or be of another table. A message
+        contains no secrets. Sinks keep messages of many batches: do not reuse their buffers.
         """
 
     @abstractmethod
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         """Return the resolved mark of *timestamp* for consumers of *topic*. Coordinator.
 
-        An encoder with `scans_only` raises TerminalError for a mark, and EncodeError for a deleted row.
+        It differs from every row, also of a table with a column `resolved`. An encoder with `scans_only` raises
+        TerminalError for a mark, and EncodeError for a deleted row.
         """
 
     def keyed(self, rows: RowBatch) -> RowBatch:
-        """Return *rows* with the key that their messages have; `key_in_value` is always the key of *rows* itself.
+        """Return *rows* with the key that their messages have: with the option `key_column`, that column.
 
-        Its values may be null. Raises: EncodeError, TerminalError.
+        Its values may be null. An encoder that `rekeys` takes the key of messages from there, and all else, also
+        `key_in_value`, from *rows*. Do not override it. Raises: EncodeError, TerminalError.
         """
         return rows if self.context.key_column is None else keyed_rows(rows, self.context.key_column)
 
     def keyed_schema(self, schema: TableSchema) -> TableSchema:
-        """Return the schema of what `keyed` returns. Raises: ConfigError when the table lacks the column."""
+        """Return the schema of what `keyed` returns. Call it in `check` for each table.
+
+        Raises: ConfigError when the table lacks the column.
+        """
         return schema if self.context.key_column is None else keyed_schema(schema, self.context.key_column)
 
     def open_body(self, topic: str) -> FileBody:
         """Return an empty file body for rows of *topic*. Task, for a sink that writes files.
 
-        By default, a file has one line for each message value. Override it for a container such as Avro or Parquet.
+        By default, a file has one line for each message value, which then must not contain line ends. Override it for a
+        container such as Avro or Parquet.
         """
         return NewlineBody(lambda rows: self.encode(rows, topic=topic).value)

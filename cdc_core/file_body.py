@@ -15,18 +15,20 @@ from cdc_core.rows import RowBatch
 class FileBody(ABC):
     """The body of one file that is being written. All its rows have one topic and one schema version.
 
-    A `write` that raises EncodeError has added nothing: the body continues without the rows of that call.
+    Several bodies are open at the same time. A `write` that raises EncodeError has added nothing: the body continues
+    without the rows of that call. An encoder that `compresses` does so here, as `EncoderContext.compression` says.
     """
 
     held_bytes: int = 0
-    """Memory of rows that were written and whose bytes are not final yet, such as those of an unfinished block."""
+    """Memory of rows that were written and whose bytes are not final yet, such as those of an unfinished block. Sinks
+    include it in their memory limits."""
 
     @abstractmethod
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:
         """Add *rows* and return the bytes of the body that are final now, possibly none."""
 
     def finish(self) -> bytes | pa.Buffer:
-        """Return the rest of the body. Called once, after the last `write`; a body without it is not valid."""
+        """Return the rest of the body. Called at most once, after the last `write`; a body without it is not valid."""
         return b""
 
 

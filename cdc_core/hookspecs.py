@@ -16,7 +16,8 @@ from collections.abc import Iterable
 import pluggy
 
 from cdc_core.function_registration import FunctionRegistration
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration
+from cdc_core.sink_registration import SinkRegistration
 
 PROJECT = "cdc_core"
 hookspec = pluggy.HookspecMarker(PROJECT)

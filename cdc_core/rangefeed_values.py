@@ -1,13 +1,15 @@
-"""What a rangefeed and its callers tell each other: tokens, moves, the progress of a scan, what is on the source."""
+"""What a rangefeed and its callers exchange: tokens, moves, rescans, the progress of scans, objects on the source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_core.errors import ConfigError
+
 Token = dict[str, Any]
-"""JSON of the rangefeed's own making that says where in its history a step ends. It is saved and shown, and holds no
-secret."""
+"""A JSON object of the rangefeed's own that says where in its history a step ends. Tokens are saved, shown to people
+and compared for equality. They contain no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,21 @@ class Move:
     forward: bool
     back: bool
     """The directions; both for several sources of which some go back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescan:
+    """A watched table that is to be read again, by its full name; all of them when it is None.
+
+    With `where`, a predicate in the source's own language, only the rows that it selects.
+    """
+
+    table: str | None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.table is None and self.where is not None:
+            raise ConfigError("a predicate selects rows of one table; name the table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

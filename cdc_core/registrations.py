@@ -10,8 +10,8 @@ from typing import ClassVar
 class Registration:
     """A component by name. Everything that it can do is declared here and nowhere else.
 
-    `options` and the fields in `CLASSES` are "module:Class". They stay unloaded until the component is used, each only
-    in the processes that need it. `summary` is one line for listings; `install_hint`: what to install if loading fails.
+    `options` and the fields in `CLASSES` are "module:Class". Each class is imported when it is used, only in the
+    processes that need it.
     """
 
     KIND: ClassVar[str]
@@ -19,25 +19,21 @@ class Registration:
     """The fields that name classes: first those that must be given."""
 
     name: str
+    """The name in `cdc plugins`, `cdc options` and errors."""
     options: str
     summary: str
+    """One line for `cdc plugins`."""
     install_hint: str = ""
+    """What to install if a class cannot be imported, such as an extra."""
 
 
 DEFAULT_SCHEMA = "public"
-"""Where a database has the tables of those who name no schema, in PostgreSQL and in CockroachDB."""
+"""The schema of tables without a schema name, in PostgreSQL and in CockroachDB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedRegistration(Registration):
-    """A source. `schemes` are the URI schemes that select it.
-
-    `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
-    source keeps all of it. `repeats_steps`: `StepPlanner.repeat` may return slices; each step's plan is saved then.
-    `changes_tables`, `cursors`: `Rangefeed.start` accepts other tables, a cursor. `temporary`: it obeys the context's.
-    `writer`: a `SourceWriter`. `replicas`: slices have a locality, and the planner obeys `placement`. `schema`: that of
-    a table which is listed without one; "" for a source without schemas.
-    """
+    """A source: the URI schemes that select it, and its parts (see `cdc_core.rangefeed`)."""
 
     KIND: ClassVar[str] = "rangefeed"
     CLASSES: ClassVar[tuple[str, ...]] = ("rangefeed", "planner", "reader", "history", "writer")
@@ -47,64 +43,44 @@ class RangefeedRegistration(Registration):
     planner: str
     reader: str
     history: str = "cdc_core.source_history:SourceHistory"
+    """By default the source keeps all its history."""
     writer: str = ""
+    """A `SourceWriter`. Without one, the source cannot be tested by the conformance suite."""
     repeats_steps: bool = False
+    """Whether `StepPlanner.repeat` may return slices. Plans are then saved, with one small write a step."""
     changes_tables: bool = False
+    """Whether `Rangefeed.start` accepts other tables than those of the saved token. Otherwise a list of tables that has
+    changed is an error before the start."""
     cursors: bool = False
+    """Whether `Rangefeed.start` obeys `RangefeedContext.cursor`. Otherwise the option `cursor` is an error."""
     replicas: bool = False
+    """Whether slices have a locality and the planner obeys `RangefeedContext.placement`. Otherwise the option
+    `placement` is an error."""
     temporary: bool = False
+    """Whether runs can leave nothing behind, see `RangefeedContext.temporary`. Otherwise `cdc watch` and `cdc preview`
+    refuse the source."""
     schema: str = DEFAULT_SCHEMA
+    """The schema of a table that is listed without one; empty for a source without schemas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderRegistration(Registration):
-    """An encoder; `name` is what the option `format` says.
-
-    `envelopes`, `outputs` of {"messages", "files"}: its forms. `compresses`: it obeys `EncoderContext.compression`.
-    `scans_only`: no deletes (EncodeError), no marks (TerminalError). `rekeys`: its keys are those of `Encoder.keyed`.
-    """
+    """An encoder. `name` is the value of the option `format`."""
 
     KIND: ClassVar[str] = "encoder"
     CLASSES: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     encoder: str
     envelopes: frozenset[str]
+    """The envelopes that the encoder writes. Any other is refused before a changefeed starts."""
     outputs: frozenset[str]
+    """What it writes: "messages", "files" or both."""
     decoder: str = ""
+    """A `Decoder`. Without one, most promises cannot be tested, and nothing that was written can be read back."""
     compresses: bool = False
+    """Whether it compresses files itself, as `EncoderContext.compression` says."""
     scans_only: bool = False
+    """Whether the format has no place for deletes and resolved marks. It then requires `initial_scan = "only"`, and the
+    encoder raises TerminalError for a mark and EncodeError for a deleted row."""
     rekeys: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkRegistration(Registration):
-    """A destination. `schemes` are the URI schemes that select it.
-
-    `sink`, `resolved_sink` and `destination` are its three parts. `output` is what it asks of the encoder, "messages"
-    or "files". `refuses_rows`: it may refuse single rows; the engine then keeps the rows since the last flush, and
-    flushes whenever they take 32 MB. `records`: `ResolvedSink.record` needs what `Flushed.delivered` said.
-    `min_checkpoint_frequency_s`: least time between two steps unless the user says otherwise; more than 0 where a step
-    makes a file. `forced`: envelope options that are always on, as key_in_value where the key has no other place.
-    `envelopes`: those it accepts; None: all but `cloudevents`. `compression_option`: the option that says how files are
-    compressed, which an encoder may have to do. `reader`: its `SinkReader`, which sees what a consumer sees. `history`:
-    its `StoredHistory`. `secret_path`: path and user of the URI are never shown. `routes`: it obeys `RowBatch.topic`.
-    """
-
-    KIND: ClassVar[str] = "sink"
-    CLASSES: ClassVar[tuple[str, ...]] = ("sink", "resolved_sink", "destination", "reader", "history")
-
-    schemes: tuple[str, ...]
-    sink: str
-    resolved_sink: str
-    destination: str
-    output: str
-    refuses_rows: bool = True
-    records: bool = False
-    min_checkpoint_frequency_s: float = 0.0
-    forced: frozenset[str] = frozenset()
-    envelopes: frozenset[str] | None = None
-    compression_option: str = ""
-    reader: str = ""
-    history: str = ""
-    secret_path: bool = False
-    routes: bool = False
+    """Whether the keys of messages are those of `Encoder.keyed`. The option `key_column` needs this."""

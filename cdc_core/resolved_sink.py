@@ -28,8 +28,8 @@ class Covered:
 class ResolvedSink(ABC):
     """Emits resolved marks to every endpoint. One instance lives in the coordinator's process.
 
-    The engine calls it only after every row at or below the mark was flushed and that progress was saved.
-    Constructors have no side effects and connect to nothing. When a call raised, the instance is closed.
+    The engine calls it only after every row at or below the mark was flushed and that progress was saved. Constructors
+    store values and connect to nothing. When a call raised, the instance is closed.
 
     Raises, everywhere: RetryableSinkError (the step runs again after a wait), TerminalSinkError (the changefeed stops).
     """
@@ -41,22 +41,24 @@ class ResolvedSink(ABC):
     def emit_resolved(self, timestamp: Timestamp) -> None:
         """Return when every endpoint durably holds the resolved mark: each partition of each topic, one file, one POST.
 
-        May be called again with the same timestamp, never with a smaller one.
+        Topics without rows need it too. It tells consumers that all rows with `updated` at or below *timestamp* have
+        arrived; only repeats may follow. So it must not overtake rows: the name of a mark's file sorts after the files
+        before it. May be called again with the same timestamp, never with a smaller one.
         """
 
     def add_topics(self, topics: Collection[str]) -> None:  # noqa: B027 (has a default)
         """Note that later marks must also reach *topics*, which a query has given to rows.
 
-        Before marks of a sink whose registration says `routes`: all such topics so far, as `Sink.admit` got them. By
-        default nothing depends on it.
+        Before marks of a sink whose registration says `routes`: all such topics so far, of all runs, as `Sink.admit`
+        got them. By default nothing depends on it, as for a sink whose marks have one place for all topics.
         """
 
     def record(self, covered: Covered) -> None:  # noqa: B027 (has a default)
         """Return when consumers can durably learn that *covered* is all that was added up to its mark.
 
         Only for a sink whose registration says `records`, directly before `emit_resolved` of each new mark. Each entry
-        is passed for one mark only, whatever crashed in between. May be called again with the same mark, previous mark
-        and entries.
+        is passed for one mark only, whatever crashed in between. A sink of files writes a list of them, so that readers
+        read no row twice. May be called again with the same mark, previous mark and entries.
         """
 
     def close(self) -> None:  # noqa: B027 (has a default)

@@ -51,19 +51,19 @@ _REQUIRED = {"op", "updated", "key", "after"}
 class RowBatch:
     """Changes of one table under one version of its schema, as an Arrow record batch.
 
-    column      Arrow type            meaning
-    op          uint8                 an `Op`
-    updated     struct<wall, logical> commit timestamp of the row version; scan timestamp for scanned rows
-    mvcc        struct<wall, logical> the row's own commit timestamp, when the source knows it; column may be missing
-    key         schema.key_type       never null, and no field of it is null
-    after       schema.after_type     null for a delete, unless a query gave the row and its deletes are messages too
-    before      schema.after_type     only when before images were asked for; null when there was no row before
-    unavailable list<string>          the columns whose values in `after` the source does not know: `after` has nulls
-                                      there, which do not mean NULL. Null for most rows, missing when no row has any
-    topic       string                the topic that a query gave the row; missing without such a query. In a batch that
-                                      a sink gets, all rows have the same
+    | column | Arrow type | meaning |
+    |---|---|---|
+    | `op` | uint8 | an `Op`: `INSERT`, `UPDATE`, `DELETE`, or `SCAN` for a row of a scan |
+    | `updated` | struct of `wall` (ns) and `logical` | commit timestamp of the row version, or that of its scan |
+    | `key` | `schema.key_type` | the row's own key, also of a delete; never null, and no field of it is null |
+    | `after` | `schema.after_type` | null for a delete, unless a query gave the row and its deletes are messages too |
+    | `before` | `schema.after_type` | only if the user wants it; null if there was no row |
+    | `mvcc` | like `updated` | the row's own commit timestamp; only if the user wants it and the source knows it |
+    | `unavailable` | list of string | columns of `after` whose values the source does not know; missing if all are known |
+    | `topic` | string | the topic that a query gave the row; missing without such a query |
 
-    Within a slice the rows of one key are in `updated` order.
+    In an unavailable column `after` has a null, which does not mean NULL. In a batch that a sink gets, all rows have the
+    same `topic`. Within a slice the rows of one key are in `updated` order. A batch may be empty.
     """
 
     schema: TableSchema

@@ -50,24 +50,25 @@ _FLOATS = {32: pa.float32(), 64: pa.float64()}
 class ColumnType:
     """The type of a column, in the framework's own terms and in the source's.
 
-    kind        Arrow type of the values and their form
-    bool        bool
-    int         int16, int32 or int64 by `bits`
-    float       float32 or float64 by `bits`; NaN and infinities are themselves
-    decimal     string: plain decimal text with its scale kept (`22.30`), or `NaN`, `Infinity`, `-Infinity`
-    string      string; also every type without a better mapping, as its source text
-    bytes       binary
-    uuid        string, canonical lower case
-    date        date32 (days); the greatest and least int32 mean infinity and -infinity
-    time        time64[us]; 86,400,000,000 means 24:00:00
-    timetz      string, SQL text
-    timestamp   timestamp[us]; the greatest and least int64 mean infinity and -infinity
-    timestamptz timestamp[us, UTC]; infinities as for timestamp
-    interval    string, PostgreSQL style text
-    json        string: JSON text as the source has it; the JSON null is the text `null`, the SQL NULL is a null
-    enum        string, one of `labels`
-    array       string: JSON text of an array (nested for more dimensions); elements as the JSON encoder writes them
-    composite   string: JSON text of an object by field name
+    | kind | Arrow type | form of the values |
+    |---|---|---|
+    | `BOOL` | bool | |
+    | `INT` | int16, int32 or int64, by `bits` | |
+    | `FLOAT` | float32 or float64, by `bits` | including NaN and infinities |
+    | `DECIMAL` | string | decimal text with its scale (`22.30`), or `NaN`, `Infinity`, `-Infinity` |
+    | `STRING` | string | also every type without a better kind, as its source text |
+    | `BYTES` | binary | |
+    | `UUID` | string | canonical, lower case |
+    | `DATE` | date32 | days; the greatest and least int32 are infinity and -infinity |
+    | `TIME` | time64[us] | 86,400,000,000 is 24:00:00 |
+    | `TIMETZ` | string | SQL text |
+    | `TIMESTAMP` | timestamp[us] | the greatest and least int64 are infinity and -infinity |
+    | `TIMESTAMPTZ` | timestamp[us, UTC] | infinities as for `TIMESTAMP` |
+    | `INTERVAL` | string | in PostgreSQL's form |
+    | `JSON` | string | JSON text as the source has it: a JSON null is the text `null`, an SQL NULL is a null |
+    | `ENUM` | string | one of `labels` |
+    | `ARRAY` | string | JSON text of an array, nested for more dimensions; elements as the JSON encoder writes them |
+    | `COMPOSITE` | string | JSON text of an object, by field name |
     """
 
     kind: Kind

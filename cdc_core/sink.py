@@ -16,9 +16,9 @@ from cdc_core.timestamp import Timestamp
 class SliceInfo:
     """Which slice the next rows belong to.
 
-    (planning epoch, step, index) is unique, and the rows under it are always the same. The values in a row may differ
-    where the source fills them in when reading, such as large ones that a change left alone. So a name made of the
-    three may be written again only when it is new or has the same content: see `planned_by` and `task_attempt`.
+    `(planned_by or context.epoch, step, index)` identifies it, and always has the same rows. But values that the source
+    fills in when it reads may be newer. So do not overwrite a file of that name that has other content. An existing
+    file is no reason to skip rows either: the task that wrote it may have ended early.
     """
 
     step: int
@@ -31,7 +31,7 @@ class SliceInfo:
     planned_by: int | None = None
     """Epoch of the earlier attempt that planned the slice, when this one repeats it; None for a slice of its own."""
     task_attempt: int = 0
-    """How often this attempt has begun the slice before: a task that dies is started again."""
+    """How often this attempt has begun the slice before: the task is started again if it dies."""
     replay: bool = False
     """Whether the rows were refused before and are replayed from the dead letters."""
 
@@ -68,43 +68,53 @@ class Sink(ABC):
 
     For each slice the engine calls `begin`, then `emit` any number of times, then `flush`; with refused rows the last
     two several times over. It keeps the sink open for later slices of the attempt. When a call raised anything but a
-    RowError, or the slice broke off, it calls `close` and never uses the sink again: `begin` comes only after
-    everything was flushed.
+    RowError, or the slice ended early, it calls `close` and never uses the sink again.
 
-    Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever. A sink
-    that repeats something inside a call reports it with `SinkContext.repeating`, so that users see why they wait.
-
-    Raises, everywhere: RetryableSinkError (the step runs again after a wait), TerminalSinkError (the changefeed stops).
-    `emit` and `flush` also raise RefusedRowsError when the destination refuses rows and the sink cannot tell which. An
-    EncodeError of the encoder leaves `emit` unchanged, before the sink has taken any row of that call. A sink whose
-    registration says `refuses_rows=False` raises no RefusedRowsError and returns nothing in `Flushed.refused`.
+    Constructors store values and do nothing else: the engine constructs sinks in processes that never write. Create a
+    client when it is first needed. Raises, everywhere: RetryableSinkError (the step runs again after a wait),
+    TerminalSinkError (the changefeed stops).
     """
 
     def __init__(self, context: SinkContext) -> None:
         self.context = context
 
     def begin(self, slice_: SliceInfo) -> None:  # noqa: B027 (has a default)
-        """Note that the rows which follow belong to *slice_*. By default nothing depends on it."""
+        """Note that the rows which follow belong to *slice_*. By default nothing depends on it.
+
+        Never called while rows wait for a `flush`.
+        """
 
     def admit(self, topic: str) -> str | None:  # noqa: ARG002
-        """Return when rows that a query gives *topic* can follow; or why none ever can, which makes them bad rows.
+        """Return None when rows that a query gives *topic* can follow; otherwise why none ever can: they are bad rows.
 
-        Once for each topic, before its first row, if the registration says `routes`; one with a reason is asked for
-        again half a minute later. Create it here if need be. Only what will not pass by itself is such a reason; all
-        other trouble is an error. By default every topic can be written.
+        Once for each topic, before its first row, if the registration says `routes`; after a refusal again half a
+        minute later, if more rows have it. Create the topic here if need be. A destination that does not answer is no
+        reason: raise RetryableSinkError for all errors but those you know to be final. By default all topics are fine.
         """
         return None
 
     @abstractmethod
     def emit(self, rows: RowBatch) -> None:
-        """Accept *rows*, in order. May buffer, and may raise for a batch that an earlier call accepted.
+        """Accept *rows*, in order. May buffer, may raise for a batch that an earlier call accepted, and waits or raises
+        if the destination is slow.
 
-        Nothing is promised about durability before `flush`; rows may become visible earlier.
+        Nothing is promised about durability before `flush`; rows may become visible earlier. Encode first, and let an
+        EncodeError pass without having kept a row of *rows*. Send in order, and nothing after a failure: if version 3
+        of a key arrived without version 2, the repetition would deliver the old version after the new one.
         """
 
     @abstractmethod
     def flush(self) -> Flushed:
-        """Return when every emitted row is durable or refused. The barrier: progress is reported only after it."""
+        """Return when every emitted row is durable or refused. The barrier: progress is reported only after it.
+
+        Durable rows survive the death of this process, its host, and the destination's process: "sent" is not
+        acknowledged, and "written" is not synced to disk. A slice may have several flushes. A flush that stops waiting
+        raises. Raises, as `emit` may: RefusedRowsError when rows are refused and the sink cannot tell which.
+        """
 
     def close(self) -> None:  # noqa: B027 (has a default)
-        """Release connections. Promises no delivery. Then `emit` and `flush` raise a CdcError. May be called again."""
+        """Release connections at once, even if the destination does not answer. May be called twice, or never.
+
+        Discard what is buffered: sending it now could deliver only the newest rows of an incomplete slice. Afterwards
+        `emit` and `flush` raise a CdcError.
+        """

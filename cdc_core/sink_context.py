@@ -23,15 +23,17 @@ class SinkContext:
 
     changefeed: str
     epoch: int
-    """Counts the attempts of the changefeed: of two attempts the later one has the greater epoch."""
+    """Number of the attempt: of two attempts, the later one has the greater epoch."""
     uri: str = field(repr=False)
-    """URI of the destination without its parameters, secrets included."""
+    """URI of the destination without its parameters, percent-encoded and with its password. `masked_uri` returns a form
+    that can be shown."""
     options: Any
     """An instance of the registered options class: URI parameters and options of the changefeed together."""
     encoder: Encoder
     full_table_name: bool = False
+    """Whether topics have the form `database.schema.table`. `topics` takes care of it."""
     topic: str | None = None
-    """Pattern of topics, see `TopicNames`; None unless the user gives one."""
+    """The pattern of topics that the user wrote, or None. `topics` takes care of it."""
     routed: bool = False
     """Whether a query gives every row its topic, see `RowBatch`: then no row goes to a topic that a table names."""
     reserved_topics: frozenset[str] = frozenset()
@@ -39,14 +41,15 @@ class SinkContext:
     tables: tuple[TableName, ...] = ()
     """Every table of the changefeed, including those that never change."""
     feed_id: str = ""
-    """Random identity of the changefeed, 12 hexadecimal digits. A changefeed created anew under the same name has
-    another one."""
+    """Random identity of the changefeed, 12 hexadecimal digits. A changefeed that is created again under the same name
+    has another one."""
     format: str = ""
     """Name of the encoder, as the option `format` gives it."""
     compression: str = "none"
     """How to compress files: "none" when the encoder compresses them itself, or the sink has no such option."""
     calls: ObservedCalls = field(default_factory=ObservedCalls, repr=False, compare=False)
-    """How the engine listens to `repeating` and `traced_rows`."""
+    """How the engine observes `repeating` and `traced_rows`. In a test, use `with
+    context.calls.observed_by(observer):`."""
 
     def topics(self, prefix: str = "") -> TopicNames:
         """Return how this changefeed's tables become topics, with the sink's own *prefix*."""
@@ -56,8 +59,8 @@ class SinkContext:
         """Report, inside the block, that the component repeats something for *reason*, and when it tries again.
 
         For a component that repeats something by itself before its call returns: put it around the wait, in the thread
-        that the engine called. The changefeed's status shows it; outside of a changefeed it does nothing. *reason* is
-        one line without secrets, and is shortened when it is long. An error that is raised needs no such report.
+        that the engine called. The changefeed's status shows it; otherwise the call looks like a slow destination.
+        Outside of a changefeed it does nothing. *reason* is one line without secrets, and is shortened when it is long.
 
         Raises: FencedError on entry when a newer attempt of the changefeed has begun; let it end the call.
         RetryableError when the progress store cannot be asked.
@@ -68,8 +71,9 @@ class SinkContext:
     def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
         """Return the rows of *rows* that someone traces, each with its index. Nearly always empty, and cheap.
 
-        For a sink that knows where a row arrives: call it in `emit`, and say so by `TracedRow.placed` or
-        `TracedRow.acknowledged`, from any thread and until `flush` returns.
+        For `cdc trace`. A sink that knows where a row arrives calls it in `emit`. Until `flush` returns, from any
+        thread, it then calls `TracedRow.acknowledged` when the destination has the row, or `TracedRow.placed` when its
+        place is known and `flush` makes it durable. Rows of other sinks are acknowledged by `flush`.
         """
         observer = self.calls.observer
         return () if observer is None else observer.traced_rows(rows)

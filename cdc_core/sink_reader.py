@@ -40,7 +40,8 @@ class SinkReader(ABC):
         """Yield everything from the beginning.
 
         Messages of one partition come in the order in which a consumer gets them, files in the order of their names,
-        rows and resolved marks alike. Yields nothing when there is nothing yet. May be called again.
+        rows and resolved marks alike. Yields nothing when there is nothing yet. May be called again. The identity
+        column of a database is no such order: it counts rows when they are inserted, not when they are committed.
         """
 
     def endpoints(self) -> Collection[Endpoint]:

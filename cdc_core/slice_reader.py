@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_core.rangefeed import RangefeedContext
+from cdc_core.rangefeed_context import RangefeedContext
 from cdc_core.rows import RowBatch
 from cdc_core.span import Span
 from cdc_core.step_planner import Slice
@@ -45,7 +45,8 @@ class SliceReader(ABC):
 
     def check(self) -> None:  # noqa: B027 (has a default)
         """Return when this process reaches the source. On each executor of a cluster, on an instance of its own,
-        before anything is created. Changes nothing. Raises: a CdcError, in seconds. By default nothing is checked.
+        before anything is created: a firewall may let only the driver pass, or a certificate may be missing there.
+        Changes nothing. Raises: a CdcError, in seconds. By default nothing is checked.
         """
 
     def local_directory(self) -> Path | None:
@@ -60,9 +61,11 @@ class SliceReader(ABC):
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         """Yield the rows of *slice_* and, after them, one mark for each span that the slice advances.
 
-        Repeatable: the same slice yields the same rows in the same order (scan slices: within their round). Rows of a
-        key come in `updated` order. Memory stays bounded however large the slice is. The iterator may be abandoned, or
-        its process killed, at any point.
+        Repeatable: the same slice yields the same rows in the same order (scan slices: within their round), however
+        often it is read, in whatever process, and whatever was committed since. Rows of a key come in `updated` order,
+        across batches, slices and steps. A large value that an update did not change is part of `after` too, or named
+        in `unavailable`. Yield early: memory stays bounded however large the slice is. The iterator may be abandoned,
+        or its process killed, at any point.
         """
 
     def position_of(self, updated: Timestamp) -> str | None:  # noqa: ARG002

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc_core.rangefeed import RangefeedContext, Token
+from cdc_core.rangefeed_context import RangefeedContext
+from cdc_core.rangefeed_values import Token
 
 
 class SourceHistory:
@@ -27,16 +28,16 @@ class SourceHistory:
     def metrics(self) -> Mapping[str, float]:
         """Return the source's gauges by name, such as the bytes of log that it retains; none if it retains nothing.
 
-        After `release`. Also without it, in a node or a server, while the changefeed is paused, fails or runs nowhere:
-        then the context has the token `saved` last.
+        After `release`. Also without it, once a minute in a node or a server, while the changefeed is paused, fails or
+        runs nowhere: then the context has the token `saved` last, and nothing may be changed.
         """
         return {}
 
     def notice(self) -> str | None:
         """Return what people should know about the history, such as who makes the source retain it; None for nothing.
 
-        After `metrics`. Each text is logged once, so it changes only when there is more to say. Holds no secret, and no
-        value of a row.
+        After `metrics`. Each new text is logged, so leave out figures that change all the time: those are gauges. It
+        contains no secret, and no value of a row.
         """
         return None
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from cdc_core.errors import START_OVER, ConfigError
 from cdc_core.locality import Locality
-from cdc_core.rangefeed import RangefeedContext, Token
+from cdc_core.rangefeed_context import RangefeedContext
+from cdc_core.rangefeed_values import Rescan, Token
 from cdc_core.timestamp import Timestamp
 
 
@@ -23,7 +24,7 @@ class StepLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One task's share of a step. Picklable and small; `payload` is the rangefeed's own.
+    """One task's share of a step. Picklable and small: `payload` says where the rows are, and does not contain them.
 
     No row of the slice has `updated` below `lower`, and `lower` is above what is resolved for all tables together. The
     engine checks both, and stops the changefeed rather than deliver a row that came too late. `locality` is where it is
@@ -33,21 +34,6 @@ class Slice:
     lower: Timestamp
     payload: Any
     locality: Locality = field(default_factory=Locality)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rescan:
-    """A watched table that is to be read again, by its full name; all of them when it is None.
-
-    With `where`, a predicate in the source's own language, only the rows that it selects.
-    """
-
-    table: str | None
-    where: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.table is None and self.where is not None:
-            raise ConfigError("a predicate selects rows of one table; name the table")
 
 
 class StepPlanner(ABC):
@@ -67,10 +53,14 @@ class StepPlanner(ABC):
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         """Return where the next step ends: *start* itself when there is nothing to do yet.
 
-        Once a step, and again while idle. *after* is the greatest timestamp of any span mark so far. The step obeys
-        *limit*. When it passes a change of a table's shape, no mark of it is resolved before the context's rules for
-        schema changes have been carried out. The end holds the source's clock, so an idle source advances too, at its
-        own pace.
+        Once a step, and again while idle or if a result was lost. *after* is the greatest timestamp of any span mark so
+        far. A step ends between transactions, and obeys *limit*. When it passes a change of a table's shape, no mark of
+        it is resolved before the context's rules for schema changes have been carried out.
+
+        An idle source advances too, at its own pace: the end has a new clock, or nothing would be resolved. A clock may
+        become a mark only if no later commit can be at or below it. Read it where commits are ordered, or use the time
+        of the last commit: clocks of hosts can go back. Transactions commit in another order than they begin, so do not
+        skip a long one because its first row is old.
         """
 
     @abstractmethod
@@ -84,8 +74,8 @@ class StepPlanner(ABC):
         what `Rangefeed.start` returned; *end* and *after* are those of the earlier attempt, and so is the context's
         `parallelism`, for which another planner may be opened that does nothing else. The slices must be what
         `slices` returned then, in their `repr` too, by which the engine compares them, and yield the same rows in the
-        same batches. Where that cannot be, as for slices of an initial scan, return None. By default no step is
-        repeated.
+        same batches; return None where that cannot be, as for slices of an initial scan. Rows then have the same names
+        at the sink, and readers of files see hardly any repeats. By default no step is repeated.
         """
         return None
 

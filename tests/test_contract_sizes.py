@@ -24,11 +24,13 @@ from cdc_core import (
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = (
     "rangefeed",
+    "rangefeed_context",
     "step_planner",
     "slice_reader",
     "source_history",
     "rangefeed_values",
     "encoder",
+    "encoder_context",
     "file_body",
     "envelope",
     "sink",
@@ -40,6 +42,7 @@ CONTRACTS = (
     "source_writer",
     "stored_history",
     "registrations",
+    "sink_registration",
     "hookspecs",
 )
 PROSE = frozenset(

@@ -14,7 +14,8 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.plugins.host import PluginHost
-from cdc_core.rangefeed import Rangefeed, RangefeedContext
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.rangefeed_context import RangefeedContext
 from cdc_core.rangefeed_values import SourceObjects
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.store.deletion import drop

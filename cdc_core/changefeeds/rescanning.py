@@ -12,9 +12,9 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_source, source_clock, with_saved
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.rangefeed_values import Rescan
 from cdc_core.schema import TableSchema
 from cdc_core.sql_names import meant_tables
-from cdc_core.step_planner import Rescan
 from cdc_core.store.job_rows import found_job
 from cdc_core.store.rescans import ask_rescan
 from cdc_core.store.verbs import Verb, require

@@ -9,12 +9,14 @@ from types import MappingProxyType
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.destination import Destination
-from cdc_core.encoder import Encoder, EncoderContext
+from cdc_core.encoder import Encoder
+from cdc_core.encoder_context import EncoderContext
 from cdc_core.enriched import SourceFacts
 from cdc_core.locality import Locality
 from cdc_core.placement import PlacementRules
 from cdc_core.queries.query import MVCC_COLUMN
-from cdc_core.rangefeed import Rangefeed, RangefeedContext
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.rangefeed_context import RangefeedContext
 from cdc_core.resolved_sink import ResolvedSink
 from cdc_core.restriction import unrestricted
 from cdc_core.schema_change import SchemaChangeRules

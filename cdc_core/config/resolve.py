@@ -24,7 +24,8 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration
+from cdc_core.sink_registration import SinkRegistration
 from cdc_core.uris import place_of, split_parameters
 
 R = TypeVar("R", bound=Registration)

@@ -19,8 +19,9 @@ from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import format_duration, place_values
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration
 from cdc_core.schema import TableName
+from cdc_core.sink_registration import SinkRegistration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cdc_core.envelope import ENVELOPES
 from cdc_core.errors import OptionError
-from cdc_core.registrations import SinkRegistration
+from cdc_core.sink_registration import SinkRegistration
 
 _UNUSED = (
     *("on_error", "dead_letter", "metrics_label", "gc_protect_expires_after"),

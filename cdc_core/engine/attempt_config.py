@@ -25,7 +25,7 @@ from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.queries.bound_query import QueryPlan
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader
 from cdc_core.telemetry.logs import NamingFormatter, logged_as

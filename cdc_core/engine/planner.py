@@ -23,8 +23,8 @@ from cdc_core.engine.step_actions import (
     SavePlan,
 )
 from cdc_core.engine.step_machine import Reached, StepMachine, StepRules, perform
-from cdc_core.rangefeed import Token
-from cdc_core.step_planner import Rescan, StepPlanner
+from cdc_core.rangefeed_values import Rescan, Token
+from cdc_core.step_planner import StepPlanner
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.step_actions import RepeatedStep, SavePlan
 from cdc_core.masking import mask, masked_uri
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.step_planner import Slice, StepPlanner
 from cdc_core.timestamp import Timestamp
 

@@ -10,7 +10,7 @@ from cdc_core.delivery.tracing import StepTrace
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.locality import Locality
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.slice_reader import SpanMark
 from cdc_core.step_planner import Slice

@@ -11,7 +11,8 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_and_prepare_sink
 from cdc_core.engine.places import compare_places
 from cdc_core.frontier import Frontier
-from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.rangefeed_values import Token
 from cdc_core.span import Span
 from cdc_core.store.progress import Progress, ProgressStore
 from cdc_core.store.values import ChangefeedRecord

@@ -12,8 +12,7 @@ from cdc_core.engine.attempt_channel import SLICE, Activity, AttemptChannel
 from cdc_core.engine.driver_log import AttemptLog, SlowCalls
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
-from cdc_core.rangefeed import Token
-from cdc_core.rangefeed_values import ScanProgress
+from cdc_core.rangefeed_values import ScanProgress, Token
 from cdc_core.store.progress import Progress
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE

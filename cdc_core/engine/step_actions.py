@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from cdc_core.delivery.tracing import StepTrace
 from cdc_core.engine.slices import SliceReport
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.step_planner import Slice, StepLimit
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp

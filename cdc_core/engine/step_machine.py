@@ -36,7 +36,7 @@ from cdc_core.engine.step_actions import (
 )
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.shards.marks import last_moved, token_with_marks
 from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SpanMark

@@ -45,7 +45,8 @@ from cdc_core.engine.step_machine import StepMachine, StepRules, perform
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.masking import mask
 from cdc_core.options import Duration
-from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.rangefeed_values import Token
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.sink import Flushed

@@ -14,7 +14,8 @@ from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, U
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import PLUGINS, Listing, Published, published
 from cdc_core.plugins.loading import Loaded, load_plugin
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration
+from cdc_core.sink_registration import SinkRegistration
 
 _FILES = ("file", "s3", "gs", "azure", "azure-blob", "azure-storage", "memory")
 # The kind, then each name and scheme. A test compares it with what they register.

@@ -18,7 +18,8 @@ from cdc_core import hookspecs
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import Published
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
+from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration
+from cdc_core.sink_registration import SinkRegistration
 
 KINDS: dict[str, type[Registration]] = {
     kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration, FunctionRegistration)

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from cdc_core.config.resolve import canonical_names
 from cdc_core.decoder import Decoder
-from cdc_core.encoder import EncoderContext
+from cdc_core.encoder_context import EncoderContext
 from cdc_core.errors import ConfigError, HistoryLostError
 from cdc_core.masking import masked_uri
 from cdc_core.options import counted, option_names, parse_options

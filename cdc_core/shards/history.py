@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from cdc_core.errors import CdcError, RetryableError
-from cdc_core.rangefeed import RangefeedContext, Token
+from cdc_core.rangefeed_context import RangefeedContext
+from cdc_core.rangefeed_values import Token
 from cdc_core.shards.shard import Shard, on_all, on_each, shards_of
 from cdc_core.shards.token import ShardedToken
 from cdc_core.source_history import SourceHistory

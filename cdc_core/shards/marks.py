@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc_core.frontier import Frontier
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.shards.shard import shard_span
 from cdc_core.shards.token import ShardedToken, ShardState
 from cdc_core.slice_reader import SpanMark

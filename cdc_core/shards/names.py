@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cdc_core.errors import ConfigError
+from cdc_core.rangefeed_values import Rescan
 from cdc_core.schema import Column, TableName, TableSchema
 from cdc_core.shards.shard import Shard
-from cdc_core.step_planner import Rescan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

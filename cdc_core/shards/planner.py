@@ -7,12 +7,13 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 from cdc_core.errors import CdcError
-from cdc_core.rangefeed import RangefeedContext, Token
+from cdc_core.rangefeed_context import RangefeedContext
+from cdc_core.rangefeed_values import Rescan, Token
 from cdc_core.shards.names import Names
 from cdc_core.shards.reader import ShardSlice
 from cdc_core.shards.shard import Outages, Shard, is_outage_of, on_all, on_each, shards_of
 from cdc_core.shards.token import ShardedToken, ShardState
-from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
+from cdc_core.step_planner import Slice, StepLimit, StepPlanner
 from cdc_core.timestamp import Timestamp
 
 

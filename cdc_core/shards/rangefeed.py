@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.rangefeed import Rangefeed, RangefeedContext
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.rangefeed_context import RangefeedContext
 from cdc_core.rangefeed_values import Move, ScanProgress, SourceObjects, Token
 from cdc_core.schema import TableSchema
 from cdc_core.shards.names import Names, common_databases, differences

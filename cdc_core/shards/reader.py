@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_core.errors import CdcError
-from cdc_core.rangefeed import RangefeedContext
+from cdc_core.rangefeed_context import RangefeedContext
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.shards.names import Names

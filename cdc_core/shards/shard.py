@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cdc_core.errors import CdcError, RestartError, RetryableError, RetryableRangefeedError
-from cdc_core.rangefeed import RangefeedContext
+from cdc_core.rangefeed_context import RangefeedContext
 from cdc_core.shards.token import ShardedToken
 from cdc_core.span import Span
 from cdc_core.uris import place_of

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from cdc_core.frontier import Frontier
-from cdc_core.rangefeed import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.shards.marks import resolved_by_shard
 from cdc_core.shards.token import ShardedToken
 from cdc_core.telemetry.tally import Tally, gauges_of, measured_at

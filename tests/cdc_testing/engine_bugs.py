@@ -35,7 +35,8 @@ from cdc_core.engine.slices import complete_step as honest_completion
 from cdc_core.engine.step_actions import Completing, EmitResolved, Release, Save
 from cdc_core.engine.step_machine import StepMachine
 from cdc_core.frontier import Frontier
-from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.rangefeed import Rangefeed
+from cdc_core.rangefeed_values import Token
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.slice_reader import SpanMark

@@ -23,8 +23,9 @@ from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
+from cdc_core.rangefeed_values import Rescan
 from cdc_core.spark.host import SparkHost
-from cdc_core.step_planner import Rescan, StepPlanner
+from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.timestamp import Timestamp
 

@@ -34,7 +34,8 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
-from cdc_core.registrations import EncoderRegistration, SinkRegistration
+from cdc_core.registrations import EncoderRegistration
+from cdc_core.sink_registration import SinkRegistration
 
 
 class Watch:

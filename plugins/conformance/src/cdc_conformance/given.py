@@ -13,7 +13,8 @@ from cdc_core.masking import has_unencoded_password, masked_uri, secret_forms, s
 from cdc_core.options import describe, did_you_mean, option_names
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
-from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
+from cdc_core.registrations import RangefeedRegistration, Registration
+from cdc_core.sink_registration import SinkRegistration
 
 UNIQUE = "{unique}"
 """A place holder in a URI or option. Each promise replaces it by a new word."""

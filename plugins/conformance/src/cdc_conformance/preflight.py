@@ -15,7 +15,8 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.options import option_names, parse_options
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
-from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
+from cdc_core.registrations import RangefeedRegistration, Registration
+from cdc_core.sink_registration import SinkRegistration
 from cdc_core.source_writer import SourceWriter, SourceWriterContext
 
 
