@@ -33,7 +33,10 @@ DEFAULT_SCHEMA = "public"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedRegistration(Registration):
-    """A source: the URI schemes that select it, and its parts (see `cdc_core.rangefeed`)."""
+    """A source. `schemes` are the URI schemes that select it.
+
+    `rangefeed`, `planner` and `reader` are its parts, see `cdc_core.rangefeed`; `history` is the fourth.
+    """
 
     KIND: ClassVar[str] = "rangefeed"
     CLASSES: ClassVar[tuple[str, ...]] = ("rangefeed", "planner", "reader", "history", "writer")
@@ -65,7 +68,7 @@ class RangefeedRegistration(Registration):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderRegistration(Registration):
-    """An encoder. `name` is the value of the option `format`."""
+    """An encoder. `name` is the value of the option `format`, `encoder` its class."""
 
     KIND: ClassVar[str] = "encoder"
     CLASSES: ClassVar[tuple[str, ...]] = ("encoder", "decoder")

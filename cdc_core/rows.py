@@ -59,11 +59,11 @@ class RowBatch:
     | `after` | `schema.after_type` | null for a delete, unless a query gave the row and its deletes are messages too |
     | `before` | `schema.after_type` | only if the user wants it; null if there was no row |
     | `mvcc` | like `updated` | the row's own commit timestamp; only if the user wants it and the source knows it |
-    | `unavailable` | list of string | columns of `after` whose values the source does not know; missing if all are known |
+    | `unavailable` | list of names | columns of `after` that the source does not know; missing if there are none |
     | `topic` | string | the topic that a query gave the row; missing without such a query |
 
-    In an unavailable column `after` has a null, which does not mean NULL. In a batch that a sink gets, all rows have the
-    same `topic`. Within a slice the rows of one key are in `updated` order. A batch may be empty.
+    In an unavailable column `after` has a null, which does not mean NULL. In a batch that a sink gets, all rows have
+    the same `topic`. Within a slice the rows of one key are in `updated` order. A batch may be empty.
     """
 
     schema: TableSchema

@@ -10,7 +10,10 @@ from cdc_core.registrations import Registration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRegistration(Registration):
-    """A destination: the URI schemes that select it, its three parts, and what it can do."""
+    """A destination. `schemes` are the URI schemes that select it.
+
+    `sink`, `resolved_sink` and `destination` are its three parts.
+    """
 
     KIND: ClassVar[str] = "sink"
     CLASSES: ClassVar[tuple[str, ...]] = ("sink", "resolved_sink", "destination", "reader", "history")

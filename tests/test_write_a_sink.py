@@ -1,4 +1,4 @@
-"""docs/write-a-sink.md is correct: its files make a sink that keeps every promise, and its examples run."""
+"""The pages for authors of sinks are correct: the tutorial makes a sink that keeps every promise, and examples run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from cdc_conformance.rows import INT8, Change, rows, table
 from cdc_conformance.sinks import rig
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
+from cdc_testing.pages import Page
 
 from cdc_core import (
     Changefeed,
@@ -30,28 +31,25 @@ from cdc_core import (
     RefusedRow,
     ResolvedSink,
     Sink,
-    SinkContext,
-    SinkRegistration,
     parse_options,
 )
 
-PAGE = (Path(__file__).parents[1] / "docs" / "write-a-sink.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-FILES: dict[str, str] = {
-    found[1]: text for text in BLOCKS if (found := re.match(r"# ((?:src|tests)/\S+)\n", text)) is not None
-}
+PAGE = Page("write-a-sink.md")
+CONTRACT = Page("sink-contract.md")
+OPTIONS, PLUGINS = Page("api/options.md"), Page("api/plugins.md")
+FILES = PAGE.files()
 
 
-def block(mark: str) -> str:
+def block(page: Page, mark: str) -> str:
     """Return the one block of Python that contains *mark* and is not a file."""
-    (text,) = (text for text in BLOCKS if mark in text and text not in FILES.values())
-    return str(text)
+    (text,) = (text for text in page.blocks("python") if mark in text and text not in FILES.values())
+    return text
 
 
 def run(text: str, **names: Any) -> dict[str, Any]:
     """Return the names that a block of Python defines."""
     module: dict[str, Any] = {"__name__": "example", **names}
-    exec(compile(text, "write-a-sink.md", "exec", dont_inherit=True), module)
+    exec(compile(text, "page", "exec", dont_inherit=True), module)
     return module
 
 
@@ -73,13 +71,13 @@ def test_the_files_of_the_page_keep_every_promise(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_entry_points_on_the_page_are_those_of_a_new_repository(tmp_path: Path) -> None:
+def test_the_entry_points_on_the_pages_are_those_of_a_new_repository(tmp_path: Path) -> None:
     made = create(Names.of("sink", "demo"), tmp_path / "demo")
     declared = tomllib.loads((made / "pyproject.toml").read_text())["project"]["entry-points"]
-    shown = [tomllib.loads(text).get("project") for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
-    plugins, pipelines = (project["entry-points"] for project in shown if project)
-    assert plugins["cdc_core.plugins"] == declared["cdc_core.plugins"]
-    assert pipelines.keys() <= declared.keys()
+    (plugins,) = map(tomllib.loads, PAGE.blocks("toml"))
+    (pipelines,) = map(tomllib.loads, PLUGINS.blocks("toml"))
+    assert plugins["project"]["entry-points"]["cdc_core.plugins"] == declared["cdc_core.plugins"]
+    assert pipelines["project"]["entry-points"].keys() <= declared.keys()
 
 
 def test_the_registration_on_the_page_is_that_of_a_new_repository(tmp_path: Path) -> None:
@@ -89,46 +87,32 @@ def test_the_registration_on_the_page_is_that_of_a_new_repository(tmp_path: Path
     assert shown == dataclasses.replace(created, summary=shown.summary, refuses_rows=False)
 
 
-def test_every_field_of_a_registration_is_explained() -> None:
-    section = PAGE.partition("## Registration")[2].partition("\n## ")[0]
-    explained = {name for cell in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`(\w+)`", cell)}
-    assert explained == {field.name for field in dataclasses.fields(SinkRegistration)}
-
-
-def test_every_field_of_the_context_is_explained() -> None:
-    section = PAGE.partition("`self.context` contains")[2].partition("\n## ")[0]
-    explained = set(re.findall(r"^\| `(\w+)` \|", section, re.M))
-    assert explained == {field.name for field in dataclasses.fields(SinkContext)}
-
-
-@pytest.mark.parametrize("part", [Sink, ResolvedSink, Destination], ids=lambda part: part.__name__)
-def test_every_method_is_explained(part: type) -> None:
-    section = PAGE.partition(f"\n## {part.__name__}\n")[2].partition("\n## ")[0]
-    explained = {name for name in re.findall(r"^\*\*`(\w+)\(", section, re.M) if name != "__init__"}
-    assert explained == {name for name in vars(part) if not name.startswith("_") and callable(getattr(part, name))}
-
-
 def test_every_method_that_must_be_written_is_listed() -> None:
     for part in (Sink, ResolvedSink, Destination):
-        row = re.search(rf"^\| `{part.__name__}` \| .*? \| (.*?) \| (.*?) \|$", PAGE, re.M)
+        row = re.search(rf"^\| `{part.__name__}` \| .*? \| (.*?) \|$", PAGE.text, re.M)
         assert row is not None
-        required, optional = (set(re.findall(r"`(\w+)`", cell)) for cell in row.groups())
+        assert set(re.findall(r"`(\w+)`", row[1])) == part.__abstractmethods__
+
+
+def test_every_method_is_in_the_table_of_calls() -> None:
+    calls = CONTRACT.section("How the engine uses a sink")
+    for part in (Sink, ResolvedSink, Destination):
         methods = {name for name in vars(part) if not name.startswith("_") and callable(getattr(part, name))}
-        assert required == part.__abstractmethods__
-        assert optional == methods - required
+        told = {name for row in re.findall(rf"`{part.__name__}`.*", calls) for name in re.findall(r"`(\w+)`", row)}
+        assert methods - told <= {"admit", "add_topics", "topic_of", "close"}, part
 
 
 def test_the_conversions_from_arrow_to_bytes_work() -> None:
     context = EncoderContext(changefeed="demo", envelope=Envelope(), options=JsonOptions())
     orders = table("orders", {"id": INT8})
     batch = JsonEncoder(context).encode(rows(orders, [Change({"id": number}) for number in range(3)]), topic="orders")
-    defined = run(block("joined_lines"), batch=batch)
+    defined = run(block(CONTRACT, "joined_lines(batch"), batch=batch)
     assert defined["keys"] == [b"[0]", b"[1]", b"[2]"]
 
 
 def test_the_sender_on_the_page_lists_messages_that_are_too_large() -> None:
     posted: list[bytes] = []
-    sender = run(block("class Sender"))["Sender"](posted.append, 4)
+    sender = run(block(CONTRACT, "class Sender"))["Sender"](posted.append, 4)
     sender.send([b"a"])
     sender.send([b"large", b"c"])
     refused = RefusedRow(index=1, reason="the message has 5 bytes, the limit is 4")
@@ -138,7 +122,7 @@ def test_the_sender_on_the_page_lists_messages_that_are_too_large() -> None:
 
 
 def test_the_options_on_the_page_are_parsed() -> None:
-    cls = run(block("class ShelfOptions"))["ShelfOptions"]
+    cls = run(block(OPTIONS, "class ShelfOptions"))["ShelfOptions"]
     options = parse_options(cls, {"bucket": "b", "timeout": "500ms", "buffer_size": "1MB"}, owner="sink 'shelf'")
     assert (options.timeout, options.buffer_size, options.token) == (0.5, 1024 * 1024, None)
     with pytest.raises(ConfigError, match="'timeout' must be more than 0"):
@@ -148,7 +132,7 @@ def test_the_options_on_the_page_are_parsed() -> None:
 
 
 def test_the_pipeline_on_the_page_needs_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = run(block("def orders"))["orders"]
+    orders = run(block(PLUGINS, "def orders"))["orders"]
     monkeypatch.delenv("ORDERS_SOURCE", raising=False)
     with pytest.raises(ConfigError, match="ORDERS_SOURCE"):
         orders()
@@ -157,7 +141,7 @@ def test_the_pipeline_on_the_page_needs_its_variable(monkeypatch: pytest.MonkeyP
 
 
 def test_the_overridden_promise_on_the_page_exists() -> None:
-    text = block("class TestShelf")
+    text = block(CONTRACT, "class TestShelf")
     suite = run(text, pytest=pytest, SinkRig=rig.SinkRig, TestDemo=SinkConformance)["TestShelf"]
     (name,) = (name for name in vars(suite) if name.startswith("test_"))
     assert hasattr(SinkConformance, name)
@@ -165,7 +149,7 @@ def test_the_overridden_promise_on_the_page_exists() -> None:
 
 @pytest.mark.slow
 def test_the_server_on_the_page_runs_until_enter() -> None:
-    command = [sys.executable, "-c", block("EmbeddedPostgres")]
+    command = [sys.executable, "-c", block(PAGE, "EmbeddedPostgres")]
     done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^export DEMO_SOURCE=postgresql://\S+ DEMO_TABLES=public.orders$", done.stdout, re.M)

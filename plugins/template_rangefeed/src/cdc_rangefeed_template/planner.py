@@ -33,15 +33,6 @@ class TemplatePlanner(StepPlanner):
         clock = Timestamp(start["clock"])
         return [Slice(lower=clock if start["scan"] else clock.next(), payload=[start, end])]
 
-    def _advance_scan(self, start: Token, limit: StepLimit) -> Token:
-        rows = size = 0
-        scan = start["scan"]
-        for key, row in self._journal.rows_to_scan(start, self.context.tables):
-            if rows >= limit.rows or size >= limit.bytes:
-                return {**start, "scan": scan}
-            rows, size, scan = rows + 1, size + len(str(row)), list(key)
-        return {**start, "scan": None}
-
     def _advance_log(self, start: Token, limit: StepLimit) -> Token:
         end, now = self._journal.tip()
         offset, clock, rows = start["offset"], start["clock"], 0
@@ -54,3 +45,12 @@ class TemplatePlanner(StepPlanner):
         if offset == start["offset"] and now - clock < self.context.options.idle_interval * 1e9:
             return start
         return {**start, "offset": offset, "clock": max(clock, now)}
+
+    def _advance_scan(self, start: Token, limit: StepLimit) -> Token:
+        rows = size = 0
+        scan = start["scan"]
+        for key, row in self._journal.rows_to_scan(start, self.context.tables):
+            if rows >= limit.rows or size >= limit.bytes:
+                return {**start, "scan": scan}
+            rows, size, scan = rows + 1, size + len(str(row)), list(key)
+        return {**start, "scan": None}
