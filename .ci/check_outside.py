@@ -1,4 +1,4 @@
-"""Do what the author of a plugin does: install the wheels, create a plugin, test it, run its pipeline, uninstall it.
+"""Do what a user does, and the author of a plugin: install the quickstart; create a plugin, test it, run its pipeline.
 
 The wheels are those that .ci/check_wheels.py left in build/wheels; if a file of theirs has changed since, it builds
 them again. Everything happens in a temporary directory with its own virtual environment; nothing can be imported from
@@ -7,21 +7,22 @@ the tree.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import check_wheels
 from check_wheels import ROOT, WHEELS
 
-EXTRAS = {"cdc_core": "spark", "cdc_rangefeed_postgres": "demo"}
-"""By package, the extra that a pipeline from an embedded PostgreSQL needs."""
+QUICKSTART = {"postgres", "json", "cloudstorage", "kafka"}
+"""The components that README promises."""
 
 TIMEOUT_S = 900.0
 
@@ -35,12 +36,16 @@ def main() -> int:
 def check(outside: Outside) -> None:
     """Run every step. Raises: SystemExit for the first that fails."""
     require_wheels()
-    wheels = [path for path in sorted(WHEELS.glob("*/*.whl")) if not path.parent.name.startswith("template")]
-    with step("install the wheels, with what they need"):
+    wheels = [str(path) for path in sorted(WHEELS.glob("*/*.whl")) if not path.parent.name.startswith("template")]
+    install = ("python", "-m", "pip", "install", "--quiet", "--no-compile")
+    with step("install cdc-core[quickstart]"):
         venv.create(outside.directory / "venv", with_pip=True)
-        outside.run(
-            "python", "-m", "pip", "install", "--quiet", "--no-compile", *map(str, wheels), *with_extras(wheels)
-        )
+        (core,) = WHEELS.glob("*/cdc_core-*.whl")
+        outside.run(*install, f"{core}[quickstart]")
+        listed = json.loads(outside.run("cdc", "plugins", "--json"))
+        expect({each["name"] for each in listed} == QUICKSTART, f"the quickstart has {listed}")
+    with step("install the other wheels, with what they need"):
+        outside.run(*install, *wheels)
         home = outside.run("python", "-c", "import cdc_core; print(cdc_core.__file__)")
         expect(home.startswith(str(outside.directory)), f"cdc_core comes from {home}")
     with step("cdc new-plugin sink shelf"):
@@ -106,7 +111,7 @@ class Outside:
         done = subprocess.run(
             command,
             cwd=self.directory,
-            env=self._environment,
+            env={**self._environment, "PIP_FIND_LINKS": " ".join(map(str, WHEELS.iterdir()))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -116,12 +121,6 @@ class Outside:
         if done.returncode != status:
             sys.exit(f"{' '.join(command)}\nexited with {done.returncode}, not {status}:\n{done.stdout}")
         return done.stdout
-
-
-def with_extras(wheels: Iterable[Path]) -> Iterator[str]:
-    for wheel in wheels:
-        if extra := EXTRAS.get(wheel.name.partition("-")[0]):
-            yield f"{wheel}[{extra}]"
 
 
 def expect(holds: bool, otherwise: str) -> None:
