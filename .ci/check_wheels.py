@@ -75,7 +75,7 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
     if package.name in CARRIERS:
         expected |= set(templates_in(package.name))
     if package.name == "cdc_core":
-        pages = [*DOCS.glob("*.md"), *DOCS.glob("examples/*.py")]
+        pages = [path for path in (*DOCS.glob("**/*.md"), *DOCS.glob("examples/*.py")) if path.parent.name != "api"]
         expected |= {f"cdc_core/docs/{page.relative_to(DOCS)}" for page in pages}
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}

@@ -46,7 +46,7 @@ class SeaweedFS(NativeServer):
 
     def __init__(self) -> None:
         super().__init__(prefix="cdc-seaweedfs-")
-        self.port, *self._others = (_free_ports() for _ in range(5))
+        self.port, *self._others = (free_ports() for _ in range(5))
 
     @property
     def endpoint(self) -> str:
@@ -103,7 +103,7 @@ class SeaweedFS(NativeServer):
         )
 
 
-def _free_ports() -> int:
+def free_ports() -> int:
     """Return a free port whose neighbour 10,000 above is free too, because SeaweedFS uses both.
 
     The neighbour must be below the port range of connections. Otherwise a connection may have it when the server is

@@ -10,6 +10,7 @@ from cdc_sink_cloudstorage.names import ResolvedFile, parse_name
 
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.demo.audit import audit
+from cdc_rangefeed_postgres.demo.empty import stay
 from cdc_rangefeed_postgres.demo.movr import TABLES
 from cdc_rangefeed_postgres.demo.saying import say, shown
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
@@ -31,11 +32,17 @@ min_checkpoint_frequency = "1s"
 
 
 def demo(arguments: Sequence[str]) -> int:
-    """Run the demo and return its exit status: 0 when the audit finds that the files match the database."""
+    """Run the demo and return its exit status: 0 when the audit finds that the files match the database.
+
+    With --empty, only keep an empty server until Ctrl-C.
+    """
     options = DemoOptions.parse(arguments, name="postgres", summary=_summary(), directory="cdc-demo")
+    options.directory.mkdir(parents=True, exist_ok=True)
+    if options.empty:
+        with EmbeddedPostgres() as server:
+            return stay(server, options.directory)
     for part in ("files", "state"):
         shutil.rmtree(options.directory / part, ignore_errors=True)
-    options.directory.mkdir(parents=True, exist_ok=True)
     with EmbeddedPostgres() as server:
         return _run(Shop(server, options), options.directory)
 

@@ -40,6 +40,7 @@ class DemoOptions:
     seconds: float
     writers: int
     stays: bool
+    empty: bool
 
     @classmethod
     def parse(cls, arguments: Sequence[str], *, name: str, summary: str, directory: str) -> DemoOptions:
@@ -53,13 +54,16 @@ class DemoOptions:
         )
         parser.add_argument("--seconds", type=float, default=20.0, help="how long the writers run (%(default)s)")
         parser.add_argument("--writers", type=int, default=3, help="how many writers run (%(default)s)")
-        parser.add_argument("--stay", action="store_true", help="let the writers run until Ctrl-C")
+        length = parser.add_mutually_exclusive_group()
+        length.add_argument("--stay", action="store_true", help="let the writers run until Ctrl-C")
+        length.add_argument("--empty", action="store_true", help="only start the servers, with an empty database")
         chosen = parser.parse_args(arguments)
         return cls(
             directory=chosen.directory.absolute(),
             seconds=chosen.seconds,
             writers=chosen.writers,
             stays=chosen.stay,
+            empty=chosen.empty,
         )
 
 

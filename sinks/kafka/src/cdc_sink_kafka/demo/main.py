@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_rangefeed_postgres.demo.comparison import compare
+from cdc_rangefeed_postgres.demo.empty import stay
 from cdc_rangefeed_postgres.demo.movr import TABLES
 from cdc_rangefeed_postgres.demo.saying import say, shown
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
@@ -43,9 +44,12 @@ def demo(arguments: Sequence[str]) -> int:
     KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL name servers to use instead of the demo's own.
     """
     options = DemoOptions.parse(arguments, name="kafka", summary=_summary(), directory="cdc-demo-kafka")
-    shutil.rmtree(options.directory / "state", ignore_errors=True)
     options.directory.mkdir(parents=True, exist_ok=True)
     with _servers() as servers, EmbeddedPostgres() as server:
+        if options.empty:
+            kafka = {"KAFKA_BOOTSTRAP_SERVERS": servers.bootstrap_servers, "SCHEMA_REGISTRY_URL": servers.registry_url}
+            return stay(server, options.directory, **kafka)
+        shutil.rmtree(options.directory / "state", ignore_errors=True)
         return _run(Shop(server, options), servers, options.directory)
 
 
