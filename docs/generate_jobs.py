@@ -1,4 +1,4 @@
-"""Generates the tables of docs/jobs.md from the code. What each state means is written here.
+"""Generates the tables of docs/job-states.md and docs/nodes.md from the code. What each state means is written here.
 
 python docs/generate_jobs.py            write it
 python docs/generate_jobs.py --check    exit with 1 if it is not up to date
@@ -17,7 +17,8 @@ from cdc_core.options import describe
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RUNNABLE, JobState
 from cdc_core.store.verbs import RULES
 
-PAGE = Path(__file__).with_name("jobs.md")
+STATES = Path(__file__).with_name("job-states.md")
+NODES = Path(__file__).with_name("nodes.md")
 _MEANINGS: dict[JobState, str] = {
     "running": "a node runs it, or is about to",
     "waiting": "no living node matches its `execution_locality`; it runs again by itself when one joins",
@@ -25,7 +26,7 @@ _MEANINGS: dict[JobState, str] = {
     "paused": "no node runs it, and its source retains history for it; it can be altered and resumed",
     "failed": "an error that no retry can fix has stopped it; otherwise as `paused`",
     "cancel-requested": "it is to end; its node finishes the running step",
-    "reverting": "it was cancelled; a node drops what it created at its source",
+    "reverting": "it was canceled; a node drops what it created at its source",
     "canceled": "ended by `cdc cancel`, with nothing left at its source; or a job of another store has its progress",
     "succeeded": 'everything was delivered: it had an `end_time`, or `initial_scan = "only"`',
     "revert-failed": "ended, but what it created at its source could not be dropped; `cdc cancel` tries again",
@@ -33,8 +34,8 @@ _MEANINGS: dict[JobState, str] = {
 assert _MEANINGS.keys() == FOLLOWING.keys()
 
 
-def generated(page: str) -> str:
-    """Return *page* with the tables that the code has now."""
+def states_page(page: str) -> str:
+    """Return *page* with the tables of states and verbs that the code has now."""
     states = [(f"`{state}`", meaning, _needs(state), _next(state)) for state, meaning in _MEANINGS.items()]
     page = replaced(page, "states", table(["state", "meaning", "needs a node", "may become"], states))
     doors = [
@@ -50,7 +51,11 @@ def generated(page: str) -> str:
     ]
     page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page", "tool"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
-    page = replaced(page, "rules", table(["verb", "is done in the states", "is so already in"], rules))
+    return replaced(page, "rules", table(["verb", "is done in the states", "is so already in"], rules))
+
+
+def nodes_page(page: str) -> str:
+    """Return *page* with the table of options that the code has now."""
     options = [(f"`--{row.name.replace('_', '-')}`", row.default, row.doc) for row in describe(NodeSettings)]
     return replaced(page, "options", table(["option of `cdc node`", "default", "meaning"], options))
 
@@ -76,4 +81,4 @@ def _codes(texts: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main([(PAGE, generated(PAGE.read_text()))]))
+    sys.exit(main([(STATES, states_page(STATES.read_text())), (NODES, nodes_page(NODES.read_text()))]))

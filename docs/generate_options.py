@@ -41,7 +41,7 @@ of any installed plugin.
 Write durations as `500ms`, `10s` or `1h30m`, sizes as `64KB`, `16MB` or `1GiB` (KB and KiB both mean 1024 bytes), and
 flags as `true` or `false`. Values may contain `${VARIABLE}` and `${file:PATH}`, where PATH is relative to the directory
 of the TOML file and names a regular file of at most 1 MiB. Inside a URI, the value of the variable or file must be
-percent-encoded. `$${` stands for a literal `${`. The [progress store](operations.md#the-progress-store) keeps these
+percent-encoded. `$${` stands for a literal `${`. The [progress store](store.md) keeps these
 references, and never a secret.
 
 `source` is the URI of a database, or a list of URIs of databases that have the same tables: see

@@ -1,4 +1,4 @@
-"""Generates the tables of docs/rest.md from the endpoints and from connect_differences.py.
+"""Generates the tables of docs/rest.md and docs/kafka-connect.md from the endpoints and connect_differences.py.
 
 python docs/generate_rest.py            write it
 python docs/generate_rest.py --check    exit with 1 if it is not up to date
@@ -16,26 +16,28 @@ from pages import main, replaced, table
 from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.endpoints import CONNECT_ENDPOINTS, all_endpoints
 
-PAGE = Path(__file__).with_name("rest.md")
+REQUESTS = Path(__file__).with_name("rest.md")
+COMPARED = Path(__file__).with_name("kafka-connect.md")
 
 
-def generated(page: str) -> str:
-    """Return *page* with the tables that the code has now."""
+def requests_page(page: str) -> str:
+    """Return *page* with the tables of requests that the code has now."""
     found = [each for each in all_endpoints(list) if each.answers or each.errors]
     ours = [each for each in found if each not in CONNECT_ENDPOINTS]
     page = replaced(page, "connect", _table(CONNECT_ENDPOINTS))
-    page = replaced(page, "differences", _differences())
     return replaced(page, "v1", _table(ours))
+
+
+def compared_page(page: str) -> str:
+    """Return *page* with the table of differences from Kafka Connect."""
+    head = ["request", "what", "Kafka Connect", "here", "why"]
+    rows = ([each.shown, f"`{each.place}`", each.theirs, each.here, each.why] for each in DIFFERENCES)
+    return replaced(page, "differences", table(head, rows))
 
 
 def _table(endpoints: Iterable[Endpoint]) -> str:
     head = ["request", "role", "what it does", "answers", "errors"]
     return table(head, map(_row, endpoints))
-
-
-def _differences() -> str:
-    head = ["request", "what", "Kafka Connect", "here", "why"]
-    return table(head, ([each.shown, f"`{each.place}`", each.theirs, each.here, each.why] for each in DIFFERENCES))
 
 
 def _row(endpoint: Endpoint) -> list[str]:
@@ -47,4 +49,5 @@ def _row(endpoint: Endpoint) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main([(PAGE, generated(PAGE.read_text()))]))
+    pages = [(REQUESTS, requests_page(REQUESTS.read_text())), (COMPARED, compared_page(COMPARED.read_text()))]
+    sys.exit(main(pages))

@@ -60,7 +60,7 @@ def test_a_broken_expression_or_an_unknown_metric_is_noticed(tmp_path: Path) -> 
 
 
 def test_every_alert_is_explained_on_the_page_and_says_what_to_do() -> None:
-    page = (ROOT / "docs" / "monitoring.md").read_text()
+    page = (ROOT / "docs" / "alerts.md").read_text()
     for rule in RULES:
         assert f"`{rule['alert']}`" in page
         assert rule["labels"]["severity"] in ("warning", "critical")

@@ -1,4 +1,4 @@
-"""The commands of docs/jobs.md print what it shows."""
+"""The commands of docs/jobs.md and docs/nodes.md print what they show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_core.store.node_reports import node_reports
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 from cdc_core.store.reports import reports
 
-PAGE = (ROOT / "docs" / "jobs.md").read_text()
+JOBS, STATES, NODES = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("jobs", "job-states", "nodes"))
 
 
 def adopt(store: ProgressStore, eu: NodeRecord) -> None:
@@ -55,10 +55,10 @@ NODE_DOES: dict[str, Callable[[ProgressStore, NodeRecord], None]] = {
 """What the node does after a command."""
 
 
-def test_the_commands_of_the_page_print_what_it_shows(
+def test_the_commands_of_the_pages_print_what_they_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [toml] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    [toml] = re.findall(r"```toml\n(.*?)```", JOBS, re.DOTALL)
     (tmp_path / "shop.toml").write_text(toml)
     monkeypatch.chdir(tmp_path)
     for name, value in {"CDC_STORE": "store", "PASSWORD": "hunter2", "LOGNAME": "ann"}.items():
@@ -67,7 +67,7 @@ def test_the_commands_of_the_page_print_what_it_shows(
         monkeypatch.setattr(module, "check_job", lambda _feed, **_options: None)
     store = ProgressStore(store_url(tmp_path / "store"))
     eu = store.nodes.join(replace(node("eu-1", "region=eu"), host="host-1", pid=4711, version="0.1.0"), lease_s=15)
-    sections = re.findall(r"^\$ cdc ([^\n]*)\n((?:(?!```|\$ ).*\n)*)", PAGE, re.MULTILINE)
+    sections = re.findall(r"^\$ cdc ([^\n]*)\n((?:(?!```|\$ ).*\n)*)", JOBS + NODES, re.MULTILINE)
     order = ("create", "jobs", "show", "pause", "alter", "resume", "owner", "nodes", "drain", "cancel", "drop")
     found = {shlex.split(command)[0]: (command, printed) for command, printed in sections}
     assert sorted(found) == sorted(order)
@@ -94,15 +94,15 @@ def comparable(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("heading", "last"), [("## Look", "epoch"), ("## Nodes", "problems")], ids=["cdc jobs --json", "cdc nodes --json"]
+    ("page", "last"), [(STATES, "epoch"), (NODES, "problems")], ids=["cdc jobs --json", "cdc nodes --json"]
 )
-def test_the_fields_of_the_page_are_those_of_json(heading: str, last: str, tmp_path: Path) -> None:
+def test_the_fields_of_the_pages_are_those_of_json(page: str, last: str, tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path))
     store.nodes.join(node("one"), lease_s=600)
     store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
     [job] = reports(store)
     known = job.job_json() if last == "epoch" else node_reports(store)[0].to_json()
-    table = PAGE.partition(heading)[2].partition("\n## ")[0]
+    table = page.partition("\n## Fields of ")[2]
     documented = [name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")]
     assert documented == [f"`{name}`" for name in known]
     assert documented[-1] == f"`{last}`"

@@ -92,7 +92,7 @@ class Report:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values; docs/operations.md explains each."""
+        """Return the report as JSON values; docs/command-line.md explains each."""
         return {"name": self._name, "ok": self.status == 0, "parts": self._parts}
 
     def _print(self, line: str) -> None:

@@ -75,7 +75,7 @@ _SECTIONS = {
     sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 success, 1 the changefeed failed, 2 wrong usage or configuration, 130 interrupted. "
-    "`cdc docs operations` explains completion by the shell.",
+    "`cdc docs command-line` explains completion by the shell.",
 )
 @click.version_option(package_name="cdc-core", prog_name="cdc")
 def cdc() -> None:

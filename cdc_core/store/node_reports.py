@@ -37,7 +37,7 @@ class NodeReport:
         return "dead" if self.expired_s >= 0 else "draining" if self.node.draining else "alive"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values; docs/jobs.md explains each."""
+        """Return the report as JSON values; docs/nodes.md explains each."""
         node = self.node
         return {
             "name": node.name,

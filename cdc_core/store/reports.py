@@ -43,7 +43,7 @@ class Report:
 
     @property
     def state(self) -> str:
-        """What the changefeed does, in one of the words that docs/operations.md explains; of a job, its state.
+        """What the changefeed does, in one of the words that docs/status.md explains; of a job, its state.
 
         A job is `retrying` while it is running and nothing works.
         """
@@ -150,7 +150,7 @@ class Report:
         return f"waiting for a node{matching}" + (f"; {'; '.join(problems)}" if problems else "")
 
     def job_json(self) -> dict[str, Any]:
-        """Return the report of a job, which it must be one of, as JSON values; docs/jobs.md explains each."""
+        """Return the report of a job, which it must be one of, as JSON values; docs/job-states.md explains each."""
         job, mark, retained = self.job, self.known.high_water, self.retained_bytes
         assert job is not None
         return {
@@ -173,7 +173,7 @@ class Report:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values; docs/operations.md explains each."""
+        """Return the report as JSON values; docs/status.md explains each."""
         known, mark = self.known, self.known.high_water
         status: Mapping[str, Any] = {} if self.status is None else self.status.values
         alive, tally = self.is_alive, self.tally

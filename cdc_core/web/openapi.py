@@ -26,7 +26,7 @@ _V1_SHAPES: dict[str, Schema] = {
         "name state tables:[string] sink format high_water? behind_s:number? gauges:object gauges_at? retrying:object?"
         " dead_letters:integer epoch:integer job:object",
         state=choice([*FOLLOWING, "retrying"]),
-        doc="What `cdc show --json` prints of a job; docs/operations.md explains each value.",
+        doc="What `cdc show --json` prints of a job; docs/status.md explains each value.",
     ),
     "Node": record(
         "name node_id state locality? host pid:integer version jobs:[string] max_jobs:integer started expires"

@@ -1,4 +1,4 @@
-"""docs/deploy.md is true: its nodes on one machine are a cluster, on which its changefeed runs."""
+"""docs/node-cluster.md is true: its nodes on one machine are a cluster, on which its changefeed runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 pytestmark = pytest.mark.slow
 
-PAGE = Page("deploy.md")
+PAGE = Page("node-cluster.md")
 FEED = """
 [changefeed.orders]
 source = "{source}"
@@ -32,11 +32,9 @@ def test_the_nodes_of_the_page_run_its_changefeed_together(database: str, tmp_pa
         connection.execute("INSERT INTO orders SELECT n, 'book' FROM generate_series(1, 500) n")
     password = str(conninfo_to_dict(documented(database))["password"])
     source = documented(database).replace(f":{password}@", ":${PASSWORD}@")
-    section = PAGE.text.partition("\n## A cluster of nodes\n")[2]
-    [settings, *_] = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    [settings] = PAGE.blocks("toml")
     (tmp_path / "feeds.toml").write_text(FEED.format(source=source, directory=tmp_path) + settings)
-    alone = section.partition("\n### On one machine\n")[2].partition("```\n")[0]
-    *commands, kill = re.findall(r"^\$ (.*)$", alone, re.MULTILINE)
+    *commands, kill = re.findall(r"^\$ (.*)$", PAGE.section("On one machine"), re.MULTILINE)
     port = free_port()
     commands = [re.sub(r"^cdc node .*(?= &)", rf"\g<0> --master-port {port} 2>> node.log", each) for each in commands]
     until = "until grep -q ' with 2 task slots' node.log && ls out/*/*.RESOLVED; do sleep 1; done"
