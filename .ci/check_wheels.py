@@ -1,6 +1,6 @@
 """Build the wheel of every distribution in build/wheels, and check it.
 
-A wheel holds its package and nothing else, its metadata name the licence, and it declares what it imports.
+A wheel holds its package and nothing else, its metadata name the license, and it declares what it imports.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
 
 
 def check_license(wheel: zipfile.ZipFile, expression: str) -> Iterator[str]:
-    """Yield what is wrong if *wheel* does not declare the licences, or does not hold their texts.
+    """Yield what is wrong if *wheel* does not declare the licenses, or does not hold their texts.
 
     *expression* names ours and those of files in a directory `vendor`, each of which has its text beside it.
     """
@@ -106,19 +106,19 @@ def check_license(wheel: zipfile.ZipFile, expression: str) -> Iterator[str]:
     vendored = [name for name in wheel.namelist() if "/vendor/" in name and name.endswith((".js", ".css"))]
     ours, *theirs = expression.split(" AND ")
     if ours != LICENSE or bool(theirs) != bool(vendored):
-        yield f"declares the licence {expression}"
+        yield f"declares the license {expression}"
     if f"License-Expression: {expression}" not in wheel.read(metadata).decode().splitlines():
-        yield f"does not declare the licence {expression}"
+        yield f"does not declare the license {expression}"
     for name in vendored:
         program = re.split(r"[.-]", name.rpartition("/")[2])[0]
         if (
             metadata.removesuffix("METADATA") + f"licenses/{Path(name).parent}/{program}.LICENSE.txt"
             not in wheel.namelist()
         ):
-            yield f"lacks the licence of {name}"
+            yield f"lacks the license of {name}"
     text = metadata.removesuffix("METADATA") + "licenses/LICENSE"
     if text not in wheel.namelist():
-        yield "lacks the text of the licence"
+        yield "lacks the text of the license"
     elif wheel.read(text) != (ROOT / "LICENSE").read_bytes():
         yield "has a LICENSE that differs from the one of the repository"
 

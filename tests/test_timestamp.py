@@ -27,7 +27,7 @@ def test_any_other_text_is_refused(text: str) -> None:
     assert not Timestamp.is_text(text)
 
 
-def test_the_text_form_is_recognised_before_it_is_read() -> None:
+def test_the_text_form_is_recognized_before_it_is_read() -> None:
     assert Timestamp.is_text("1.0000000002")
     assert not Timestamp.is_text("9" * 5000 + ".0000000000"), "more digits than Python reads"
 

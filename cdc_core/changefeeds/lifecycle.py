@@ -1,4 +1,4 @@
-"""The life of a job: paused, resumed, restarted, cancelled, forgotten; and of a node, which may be drained."""
+"""The life of a job: paused, resumed, restarted, canceled, forgotten; and of a node, which may be drained."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from cdc_core.cli.explain import selected
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.located import Named, changefeed_command, progress_at, resolved
 from cdc_core.cli.session import CliSession, json_option
-from cdc_core.cli.tables import coloured
+from cdc_core.cli.tables import colored
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import (
@@ -76,7 +76,7 @@ class Report:
             self.status = ConfigError.exit_status
             text = fitting(text, self._name, job=self._job)
         text = self._session.masked(text)
-        outcome = coloured(text, "error") if failed else f"{coloured('ok', 'ok')}{text}" if is_checked else text
+        outcome = colored(text, "error") if failed else f"{colored('ok', 'ok')}{text}" if is_checked else text
         self._print(f"  {part:{self._width}} {what} … {outcome}")
         for note in notes:
             self._print(f"  {'':{self._width}} note: {self._session.masked(note)}")

@@ -13,7 +13,7 @@ import click
 from cdc_core.changefeeds.diagnosing import continues_with
 from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.cli.session import CliSession
-from cdc_core.cli.tables import coloured
+from cdc_core.cli.tables import colored
 from cdc_core.errors import ConfigError
 from cdc_core.options import read_duration
 from cdc_core.queries.selection import Selection
@@ -50,7 +50,7 @@ def show(named: Named, as_json: bool) -> int:
                 session.echo_json(each.to_json())
                 continue
             title, *lines = map(session.masked, report_lines(each))
-            click.echo("\n".join([*[""] * bool(index), coloured(title, each.state), *lines]))
+            click.echo("\n".join([*[""] * bool(index), colored(title, each.state), *lines]))
     return 0
 
 

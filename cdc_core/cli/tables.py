@@ -1,4 +1,4 @@
-"""What commands print for people: tables as wide as the terminal, and words that are coloured by how good they are."""
+"""What commands print for people: tables as wide as the terminal, and words that are colored by how good they are."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rich.text import Text
 
 from cdc_core.cli.session import CliSession
 
-_COLOURS = {
+_COLORS = {
     **dict.fromkeys(("ok", "running", "alive", "complete", "succeeded"), "green"),
     **dict.fromkeys(("retrying", "waiting", "paused", "draining"), "yellow"),
     **dict.fromkeys(("error", "failed", "revert-failed", "silent", "dead"), "red"),
 }
 
 
-def coloured(text: str, state: str) -> str:
-    """Return *text* in the colour of *state*, if it has one and NO_COLOR is not set. `click.echo` removes colours where
+def colored(text: str, state: str) -> str:
+    """Return *text* in the color of *state*, if it has one and NO_COLOR is not set. `click.echo` removes colors where
     no terminal is.
     """
-    return text if os.environ.get("NO_COLOR") else click.style(text, fg=_COLOURS.get(state))
+    return text if os.environ.get("NO_COLOR") else click.style(text, fg=_COLORS.get(state))
 
 
 def marked(state: str) -> str:
-    """Return *state* in its colour, with a mark if somebody should look at it."""
-    return coloured(f"{state} !" if _COLOURS.get(state) in ("yellow", "red") else state, state)
+    """Return *state* in its color, with a mark if somebody should look at it."""
+    return colored(f"{state} !" if _COLORS.get(state) in ("yellow", "red") else state, state)
 
 
 def echo_table(session: CliSession, rows: Sequence[Sequence[str]]) -> None:

@@ -200,7 +200,7 @@ class ChangefeedOptions:
         doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source need not"
         " keep the history any longer. A value that you set applies to every job. The default applies only while a job"
         " is paused, has failed or waits for a node, and counts from then on. At least 1m; 0s means no limit. A"
-        " changefeed of `cdc run` is not a job and is never cancelled.",
+        " changefeed of `cdc run` is not a job and is never canceled.",
     )
 
     def __post_init__(self) -> None:

@@ -156,7 +156,7 @@ class AttemptConfig:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Mask every error that leaves this process, and give it the form that the driver recognises.
+        """Mask every error that leaves this process, and give it the form that the driver recognizes.
 
         Wraps every call that Spark makes into our code: Spark's log shows exceptions word for word. Raises:
         MaskedError. An unknown error becomes one that a retry may cure, except in a warm-up.

@@ -49,7 +49,7 @@ class RetentionLimit:
             return []
         self._poll_at = now + POLL_INTERVAL_S
         known = {changefeed.name: changefeed for changefeed in self._store.changefeeds.all()}
-        cancelled = []
+        canceled = []
         for job in self._store.claims.overview().jobs:
             since = protected_since(job, known[job.name]) if job.name in known else None
             if since is None or "cancel-requested" not in FOLLOWING[job.state]:
@@ -60,14 +60,14 @@ class RetentionLimit:
                 if not given and age_s > max_s:
                     age_s = min(age_s, now - self._rests_since(job))
             except ConfigError as error:
-                self._warn(job.name, now, f"cannot be cancelled by {_OPTION}", str(error))
+                self._warn(job.name, now, f"cannot be canceled by {_OPTION}", str(error))
             if age_s > max_s:
-                cancelled += self._cancel(job, age_s, max_s)
+                canceled += self._cancel(job, age_s, max_s)
             elif age_s >= min(WARN_AFTER_S, max_s / 2):
-                end = "" if max_s == float("inf") else f"; otherwise it is cancelled in {behind_text(max_s - age_s)}"
+                end = "" if max_s == float("inf") else f"; otherwise it is canceled in {behind_text(max_s - age_s)}"
                 what = f"has held back history at its source for {behind_text(age_s)}"
                 self._warn(job.name, now, what, _REMEDY + end)
-        return cancelled
+        return canceled
 
     def _cancel(self, job: JobRecord, age_s: float, max_s: float) -> list[str]:
         """Cancel the job, and return its name if this node did."""
@@ -81,7 +81,7 @@ class RetentionLimit:
         except ConfigError:  # another node was faster, someone has resumed it, or it has ended
             return []
         self._store.events.note("history_expired", name, message=reason)
-        log.warning("job '%s' is cancelled: %s", name, reason, extra={"changefeed": name})
+        log.warning("job '%s' is canceled: %s", name, reason, extra={"changefeed": name})
         return [name]
 
     def _rests_since(self, job: JobRecord) -> float:

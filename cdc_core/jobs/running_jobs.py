@@ -133,7 +133,7 @@ class RunningJobs:
         self._stop(self.by_name[name])
 
     def stop_all_but(self, mine: dict[str, JobRecord]) -> None:
-        """Stop what is to be paused or cancelled, or runs elsewhere: what is not running among *mine*."""
+        """Stop what is to be paused or canceled, or runs elsewhere: what is not running among *mine*."""
         for name, running in self.by_name.items():
             job = mine.get(name)
             if not isinstance(running.run, Reverting) and (job is None or job.state != "running"):

@@ -52,7 +52,7 @@ class Schedules:
 def decide(now: float, known: ScheduleRecord) -> ScheduleChange | None:
     """Return what becomes of a schedule at *now*, None if it stays as it is. Pure. Raises: ConfigError as `next_time`.
 
-    A run that is paused is running: it has not ended. One that was cancelled has not failed.
+    A run that is paused is running: it has not ended. One that was canceled has not failed.
     """
     ended = [run for run in known.runs if run.state in _ENDED]
     running = [run for run in known.runs if run.state not in _ENDED]

@@ -176,7 +176,7 @@ def _demand(session: SparkSession) -> Iterator[None]:
 
     def demand() -> None:
         context.setJobGroup(group, "wait for the first executor")
-        with suppress(PySparkException, Py4JError):  # cancelled
+        with suppress(PySparkException, Py4JError):  # canceled
             session.range(1).count()
 
     with ThreadPoolExecutor(1, thread_name_prefix="waiting for an executor") as pool:

@@ -39,7 +39,7 @@ KINDS: Mapping[str, str] = {
     "changefeed_unmatched": "no living node matches the job, and it waits for one",
     "history_expired": "nodes cancel the job: it has held back history for longer than `gc_protect_expires_after`",
     "changefeed_reverting": "what the job holds at its source is being dropped",
-    "changefeed_canceled": "the job has been cancelled, or the progress of a run was handed over",
+    "changefeed_canceled": "the job has been canceled, or the progress of a run was handed over",
     "changefeed_revert_failed": "the job has ended, and its source may still hold something for it",
     "changefeed_emitted_bytes": "what it has delivered since the last event of this kind: once an hour, and at its end",
     "dead_letters_replayed": "dead letters were replayed",

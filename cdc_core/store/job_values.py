@@ -24,7 +24,7 @@ JobState = Literal[
     "failed",
     "revert-failed",
 ]
-"""A job that waits runs again when a node joins that matches it. One that is reverting was cancelled; a node drops what
+"""A job that waits runs again when a node joins that matches it. One that is reverting was canceled; a node drops what
 it holds at its source.
 """
 FOLLOWING: Mapping[JobState, frozenset[JobState]] = {

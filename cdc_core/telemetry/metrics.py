@@ -273,7 +273,7 @@ NODE_EXPIRED = _process(
     "node_expired_jobs_total",
     "counter",
     "jobs",
-    "Jobs that the node has cancelled because they held back history for longer than gc_protect_expires_after.",
+    "Jobs that the node has canceled because they held back history for longer than gc_protect_expires_after.",
 )
 JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node says the same.", "state")
 NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node says the same.")

@@ -11,7 +11,7 @@ from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.documented_role import OWNER, create_roles, superusers
 
-_initialised: dict[Path, Path] = {}
+_initialized: dict[Path, Path] = {}
 """By binaries, a directory with a server that this process has made, with the roles of tests."""
 
 
@@ -31,12 +31,12 @@ class CopiedPostgres(EmbeddedPostgres):
         refused = superusers(log)
         assert not refused, f"a changefeed of a test connected as a superuser, give it documented(URI): {refused[0]}"
 
-    def _initialise(self) -> None:
-        if self.binaries not in _initialised:
+    def _initialize(self) -> None:
+        if self.binaries not in _initialized:
             directory = account.temporary_directory()
             atexit.register(shutil.rmtree, directory, ignore_errors=True)
             with EmbeddedPostgres(directory, settings={"fsync": "off"}, binaries=self.binaries) as server:
                 create_roles(server.uri(), server.password)
-            _initialised[self.binaries] = directory
+            _initialized[self.binaries] = directory
         self.directory.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "-a", "--reflink=auto", f"{_initialised[self.binaries]}/.", self.directory], check=True)
+        subprocess.run(["cp", "-a", "--reflink=auto", f"{_initialized[self.binaries]}/.", self.directory], check=True)

@@ -1,4 +1,4 @@
-"""A standby of a PostgreSQL server, to which the primary's failover slots are synchronised."""
+"""A standby of a PostgreSQL server, to which the primary's failover slots are synchronized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.runs import eventually
 
 _SLOT = "standby"
-_SLOTS_ARE_SYNCHRONISED = 170000
+_SLOTS_ARE_SYNCHRONIZED = 170000
 """Since this version a standby can have the failover slots of its primary."""
 
 
@@ -38,16 +38,16 @@ def standby_of(primary: EmbeddedPostgres, *, feedback: bool = True) -> Iterator[
     account.give(directory)
     try:
         with psycopg.connect(primary.uri(), autocommit=True) as sql:
-            synchronises = sql.info.server_version >= _SLOTS_ARE_SYNCHRONISED
+            synchronizes = sql.info.server_version >= _SLOTS_ARE_SYNCHRONIZED
             more = {"hot_standby_feedback": "on"} if feedback else {}
-            more |= {"sync_replication_slots": "on"} if synchronises else {}
+            more |= {"sync_replication_slots": "on"} if synchronizes else {}
             settings = {"fsync": "off", **_settings(primary), **more}
             standby = CopiedPostgres(directory, settings=settings, binaries=primary.binaries)
             sql.execute("SELECT pg_create_physical_replication_slot(%s, true)", [_SLOT])
             _copy(primary, standby)
             with standby:
                 eventually("replication", lambda: sql.execute("SELECT FROM pg_stat_replication").rowcount == 1)
-                if synchronises:
+                if synchronizes:
                     sql.execute(f"ALTER SYSTEM SET synchronized_standby_slots = '{_SLOT}'")
                 sql.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 sql.execute("SELECT pg_reload_conf()")
@@ -58,7 +58,7 @@ def standby_of(primary: EmbeddedPostgres, *, feedback: bool = True) -> Iterator[
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def slot_is_synchronised(standby: EmbeddedPostgres, slot: str) -> bool:
+def slot_is_synchronized(standby: EmbeddedPostgres, slot: str) -> bool:
     """Whether *slot* would survive the promotion of *standby*."""
     query = "SELECT synced AND NOT temporary FROM pg_replication_slots WHERE slot_name = %s"
     with psycopg.connect(standby.uri(), autocommit=True) as sql:

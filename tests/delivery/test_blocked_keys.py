@@ -1,4 +1,4 @@
-"""Keys of every type are recognised as themselves, and rows of blocked keys are found among others."""
+"""Keys of every type are recognized as themselves, and rows of blocked keys are found among others."""
 
 from __future__ import annotations
 

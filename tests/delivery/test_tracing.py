@@ -122,7 +122,7 @@ def test_that_a_newer_attempt_took_over_ends_the_slice_also_in_a_trace(rows: Row
         (Kind.TIMESTAMPTZ, '["infinity"]', '["infinity"]'),
     ],
 )
-def test_a_key_is_recognised_as_messages_have_it(kind: Kind, asked: str, text: str | None) -> None:
+def test_a_key_is_recognized_as_messages_have_it(kind: Kind, asked: str, text: str | None) -> None:
     bits = 64 if kind in (Kind.INT, Kind.FLOAT) else None
     column = Column(name="id", type=ColumnType(kind=kind, source="", bits=bits))
     schema = TableSchema(name=TableName("d", "s", "t"), version=1, columns=(column,), primary_key=("id",))

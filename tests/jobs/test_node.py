@@ -85,7 +85,7 @@ def test_what_fails_after_the_adoption_hands_the_job_back(
     assert [event.reason for event in store.jobs.events("a")] == ["created", "adopted", "ValueError: no room for a"]
 
 
-def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_path: Path) -> None:
+def test_a_job_that_no_node_can_run_can_be_canceled(store: ProgressStore, tmp_path: Path) -> None:
     create(store, "a", "frail")
     create(store, "b", owner="bob")
     settings = bare_settings(store.url, tmp_path / "one", owners="ann")

@@ -48,7 +48,7 @@ def state(store: ProgressStore) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
+def test_a_job_that_holds_back_more_than_it_may_is_canceled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture, paused: bool
 ) -> None:
     now = store.claims.overview().now
@@ -58,8 +58,8 @@ def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
     assert RetentionLimit(store).enforce(now) == ["orders"]
     reason = "it held back history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
     assert state(store) == ("cancel-requested", reason)
-    assert f"job 'orders' is cancelled: {reason}" in caplog.text
-    assert RetentionLimit(store).enforce(now) == [], "it is being cancelled already"
+    assert f"job 'orders' is canceled: {reason}" in caplog.text
+    assert RetentionLimit(store).enforce(now) == [], "it is being canceled already"
 
 
 def test_the_age_before_the_first_mark_is_that_of_the_job(store: ProgressStore) -> None:
@@ -89,7 +89,7 @@ def test_by_default_a_job_that_rests_may_hold_back_four_days_from_then_on(store:
     assert (event.changefeed, event.message) == ("orders", state(store)[1])
 
 
-def test_what_is_resumed_at_that_moment_is_not_cancelled(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_resumed_at_that_moment_is_not_canceled(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = create(store)
     Changefeeds(store).pause("orders", "maintenance")
     seen = store.claims.overview()
@@ -119,13 +119,13 @@ def test_a_running_job_has_no_limit_by_default(store: ProgressStore, claims: boo
     assert RetentionLimit(store).enforce(now + 1_000 * HOUR_S) == []
 
 
-def test_without_a_limit_nothing_is_cancelled(store: ProgressStore) -> None:
+def test_without_a_limit_nothing_is_canceled(store: ProgressStore) -> None:
     now = create(store, gc_protect_expires_after="0s")
     Changefeeds(store).pause("orders", "maintenance")
     assert RetentionLimit(store).enforce(now + 1_000 * HOUR_S) == []
 
 
-def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
+def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_canceled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -141,14 +141,14 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
         assert limit.enforce(now + later_s) == []
         assert len(caplog.records) == warnings
     assert caplog.messages[0].startswith("job 'orders' has held back history at its source for 24 h 1 min: ")
-    assert caplog.messages[0].endswith("otherwise it is cancelled in 71 h 58 min")
+    assert caplog.messages[0].endswith("otherwise it is canceled in 71 h 58 min")
     assert state(store)[0] == "running"
 
 
 def test_a_short_limit_is_announced_at_its_half(store: ProgressStore, caplog: pytest.LogCaptureFixture) -> None:
     now = create(store, gc_protect_expires_after="2h")
     assert RetentionLimit(store).enforce(now + 1.1 * HOUR_S) == []
-    assert "otherwise it is cancelled in 53 min" in caplog.text
+    assert "otherwise it is canceled in 53 min" in caplog.text
 
 
 def test_the_store_is_read_at_most_once_a_minute(store: ProgressStore) -> None:

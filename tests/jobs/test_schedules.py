@@ -180,7 +180,7 @@ def test_the_next_run_takes_the_place_of_one_that_failed(store: ProgressStore) -
     )
 
 
-def test_a_cancelled_run_has_not_failed(store: ProgressStore) -> None:
+def test_a_canceled_run_has_not_failed(store: ProgressStore) -> None:
     schedules = create(store, on_execution_failure="pause")
     schedules.tick()
     end(store, "canceled")

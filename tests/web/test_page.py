@@ -208,7 +208,7 @@ def test_static_files_are_those_of_the_package_and_no_others(browser: Browser) -
     [
         ("pause", "pause-requested", "It will be paused."),
         ("restart", "pause-requested", "It will be restarted."),
-        ("cancel", "cancel-requested", "It will be cancelled."),
+        ("cancel", "cancel-requested", "It will be canceled."),
     ],
 )
 def test_an_action_is_confirmed_on_a_page_and_then_asked_for(

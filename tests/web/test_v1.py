@@ -62,7 +62,7 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
         assert instead in rest.message(method, f"/v1/jobs/run{path}", status=404)
 
 
-def test_a_cancelled_job_stays_listed_and_says_who_wanted_it(rest: Rest, one: NodeRecord) -> None:
+def test_a_canceled_job_stays_listed_and_says_who_wanted_it(rest: Rest, one: NodeRecord) -> None:
     rest.ask("POST", "/v1/jobs/orders/cancel", status=400, json={"reason": 7})
     found = rest.ask("POST", "/v1/jobs/orders/cancel", status=202, json={"reason": "no longer needed"})
     assert (found["state"], found["job"]["reason"]) == ("cancel-requested", "no longer needed")

@@ -104,7 +104,7 @@ _DONE = {
     "resume": "It is resumed.",
     "restart": "It will be restarted.",
     "alter": "It is altered. If it is running, it takes the change after the running step.",
-    "cancel": "It will be cancelled.",
+    "cancel": "It will be canceled.",
     "create": "It is created.",
     "replay": "The dead letters were replayed.",
     "discard": "The dead letter was discarded.",

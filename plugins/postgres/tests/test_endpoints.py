@@ -18,7 +18,7 @@ from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.feeding import Feed, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
-from cdc_testing.standby import slot_is_synchronised, standby_of
+from cdc_testing.standby import slot_is_synchronized, standby_of
 from cdc_testing.versions import UnavailableError, binaries_of
 
 from cdc_core import (
@@ -135,14 +135,14 @@ def test_without_a_close_endpoint_the_source_is_read(
     assert f"reads from the source, {place(primary)}, as " in caplog.text
 
 
-def test_a_failover_slot_is_on_the_source_because_only_slots_of_the_primary_are_synchronised(
+def test_a_failover_slot_is_on_the_source_because_only_slots_of_the_primary_are_synchronized(
     primary: EmbeddedPostgres, standby: EmbeddedPostgres, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     options = {"endpoints": (endpoint(standby, "region=eu"),), "failover": True}
     with feed_of(primary.uri(), "t", options=options, locality=HERE) as feed:
         feed.rangefeed.check()
-    assert "(region=eu): the server is a standby, and only slots of the primary are synchronised" in caplog.text
+    assert "(region=eu): the server is a standby, and only slots of the primary are synchronized" in caplog.text
 
 
 def test_row_filters_are_set_on_the_primary_and_hold_on_the_endpoint(
@@ -284,7 +284,7 @@ def test_a_promoted_endpoint_that_has_the_failover_slot_continues_and_publishes(
             assert "endpoint" not in feed.token
             assert is_complete(feed, sql)
             slot = f"cdc_test_{feed.context.feed_id}"
-            eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot))
+            eventually("the slot on the standby", lambda: slot_is_synchronized(standby, slot))
             primary.kill()
             with pytest.raises(ConfigError, match=r"the source, .* which has replication slot .* cannot be reached"):
                 feed.restart()

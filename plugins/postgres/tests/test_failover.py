@@ -10,7 +10,7 @@ from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import table_of
 from cdc_testing.runs import eventually
-from cdc_testing.standby import both_hosts, slot_is_synchronised, standby_of
+from cdc_testing.standby import both_hosts, slot_is_synchronized, standby_of
 
 from cdc_core import ConfigError, HistoryLostError, RetryableRangefeedError
 
@@ -37,7 +37,7 @@ def test_every_acknowledged_row_arrives_after_a_failover() -> None:
             with started(uri, "t", options={"failover": True}) as feed:
                 feed.scan()
                 slot = f"cdc_test_{feed.context.feed_id}"
-                eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot))
+                eventually("the slot on the standby", lambda: slot_is_synchronized(standby, slot))
                 writer = threading.Thread(target=write)
                 writer.start()
                 feed.steps_until(lambda: len(feed.rows("public.t")) > 700)

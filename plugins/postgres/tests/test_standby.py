@@ -147,7 +147,7 @@ def test_an_idle_primary_is_named_when_the_slot_waits_for_it(
     ("options", "message"),
     [
         ({}, "is a standby and cannot create a publication. Create one on the primary and name it in publication_name"),
-        ({**PUBLICATION, "failover": True}, "only slots of the primary are synchronised to standbys"),
+        ({**PUBLICATION, "failover": True}, "only slots of the primary are synchronized to standbys"),
         ({"publication_name": "none"}, "publication none does not exist"),
         ({**PUBLICATION, "row_filter": True}, "the source is a standby. Remove the option, or make the primary"),
         ({"row_filter": True}, "the source is a standby. Remove the option, or make the primary"),

@@ -111,7 +111,7 @@ def test_connecting_does_not_count_against_the_timeout_of_a_request(hook: Webhoo
     assert len(hook.server.requests(hook.path)) == 1
 
 
-def test_a_connection_is_closed_when_its_tls_handshake_is_cancelled(hook: WebhookRig) -> None:
+def test_a_connection_is_closed_when_its_tls_handshake_is_canceled(hook: WebhookRig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         options = {**flush(retry={"Max": 2, "Backoff": "10ms"}), "webhook_client_timeout": "100ms"}

@@ -74,7 +74,7 @@ def envelope_schema(
     """Return the record of a message's value, or of a row in a file.
 
     With *resolved* it has the field `resolved`, which is null in all rows. A reader that uses this schema for the whole
-    topic can then recognise resolved marks. With *unavailable* it has the field for rows that lack values.
+    topic can then recognize resolved marks. With *unavailable* it has the field for rows that lack values.
     """
     records = _Records(schema, options)
     names = envelope_fields(envelope, resolved=resolved, unavailable=unavailable)

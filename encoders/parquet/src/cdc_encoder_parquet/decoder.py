@@ -93,7 +93,7 @@ def _table(body: bytes) -> pa.RecordBatch:
     """Return the columns of a file. Raises: ValueError when it is damaged or not Parquet."""
     try:
         table = pq.ParquetFile(pa.BufferReader(body)).read(use_threads=False).combine_chunks()
-    except OSError as error:  # from Arrow, when data cannot be decompressed or deserialised
+    except OSError as error:  # from Arrow, when data cannot be decompressed or deserialized
         raise ValueError(f"the file is damaged: {error}") from error
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -70,7 +70,7 @@ class EndpointChoice:
     def again(self, known: str) -> str:
         """Return the endpoint that has the slot of the changefeed: *known* as long as it has it, otherwise another one.
 
-        Another one has it when it is a standby that was promoted and to which the slot had been synchronised.
+        Another one has it when it is a standby that was promoted and to which the slot had been synchronized.
         If none has it, and *known* answers or refuses the connection, it is *known*: using it shows what is wrong.
         Raises: HistoryLostError, or RetryableRangefeedError when *known* cannot be reached and no other one has it.
         """

@@ -65,7 +65,7 @@ class PostgresOptions:
     )
     failover: bool = option(
         False,
-        doc="Create the replication slot as a failover slot, which standbys synchronise: the changefeed continues on a "
+        doc="Create the replication slot as a failover slot, which standbys synchronize: the changefeed continues on a "
         "standby that is promoted. With slot_name, require that the slot is one. Needs PostgreSQL 17.",
     )
     fetch_size: ByteSize = option(

@@ -21,7 +21,7 @@ from cdc_rangefeed_postgres.remedies import NEW_SLOT, START_AGAIN
 from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.standby import is_standby
 
-__all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "why_waiting"]
+__all__ = ["PLUGIN", "Slot", "SlotState", "canceled_after", "why_waiting"]
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class SlotState:
     invalid: str | None
     """Why the slot can no longer be read, or None."""
     failover: bool
-    """Whether the slot is synchronised to standbys."""
+    """Whether the slot is synchronized to standbys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ class Slot:
         """
         more = ", failover => true" if self.failover and not temporary else ""
         try:
-            with cancelled_after(connection, limit_s):
+            with canceled_after(connection, limit_s):
                 row = connection.execute(
                     f"SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, temporary => %s{more})",
                     [self.name, PLUGIN, temporary],
@@ -317,7 +317,7 @@ class Slot:
 
 
 @contextmanager
-def cancelled_after(connection: Connection, limit_s: float) -> Iterator[None]:
+def canceled_after(connection: Connection, limit_s: float) -> Iterator[None]:
     """Cancel the statement on *connection* when this block takes longer than *limit_s*.
 
     The server's statement_timeout has no effect on the creation of a slot.

@@ -17,7 +17,7 @@ from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.primary import Primary
-from cdc_rangefeed_postgres.slot import PLUGIN, cancelled_after, why_waiting
+from cdc_rangefeed_postgres.slot import PLUGIN, canceled_after, why_waiting
 
 __all__ = ["CLOCK_US", "ExportedSnapshot", "SnapshotMaker"]
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 CLOCK_US = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _FULL = ("53400", "53300")
-_CANCELLED = "57014"
+_CANCELED = "57014"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class SnapshotMaker:
         if failure is None:
             made, self._made = self._made, None
             return made
-        if sqlstate(failure) == _CANCELLED:
+        if sqlstate(failure) == _CANCELED:
             return None
         if sqlstate(failure) in _FULL:
             self.full = True
@@ -143,13 +143,13 @@ class SnapshotMaker:
             since = time.monotonic()
             try:
                 logging_transactions = Primary(self._server).logging_transactions(clock)
-                with logging_transactions, cancelled_after(connection, self._limit_s):
+                with logging_transactions, canceled_after(connection, self._limit_s):
                     # Every version accepts the form without parentheses; 14 knows no other.
                     row: Any = connection.execute(
                         f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL {PLUGIN} EXPORT_SNAPSHOT"
                     ).fetchone()
             except ClientError as error:
-                if sqlstate(error) == _CANCELLED and not self._abandoned:
+                if sqlstate(error) == _CANCELED and not self._abandoned:
                     reason, remedy = why_waiting(clock)
                     log.warning(
                         "scan: no snapshot within %g s because %s; following the log until then. %s",

@@ -26,7 +26,7 @@ def check_standby(connection: Connection, *, failover: bool) -> None:
         )
     if failover:
         raise ConfigError(
-            "the server is a standby, and only slots of the primary are synchronised to standbys. Remove option "
+            "the server is a standby, and only slots of the primary are synchronized to standbys. Remove option "
             "'failover', or connect to the primary"
         )
     row = connection.execute("SELECT current_setting('hot_standby_feedback')::bool").fetchone()

@@ -139,9 +139,9 @@ class ConnectionPool:
 
 
 class TlsBackend(httpcore2.AnyIOBackend):
-    """Opens TLS connections and closes the socket when the handshake is cancelled.
+    """Opens TLS connections and closes the socket when the handshake is canceled.
 
-    httpcore2 closes the socket when a handshake fails, but not when it is cancelled from outside, for example by the
+    httpcore2 closes the socket when a handshake fails, but not when it is canceled from outside, for example by the
     time limit of the request. The socket would stay open until it is garbage collected.
     """
 

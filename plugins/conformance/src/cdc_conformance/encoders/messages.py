@@ -136,7 +136,7 @@ class Messages:
     def test_the_same_rows_give_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
         """Encoding again, with the same encoder or a new one, gives the same messages and files.
 
-        Failed steps are repeated, and consumers recognise a repeated row by its bytes. Look for a clock, a random
+        Failed steps are repeated, and consumers recognize a repeated row by its bytes. Look for a clock, a random
         number or a counter.
         """
         for form in rig.full_forms():

@@ -45,7 +45,7 @@ class Values:
     def test_texts_come_back_exactly(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
         """Texts keep quotes, backslashes, line ends, control characters, blanks at both ends, and all of Unicode.
 
-        Texts are not normalised, trimmed or replaced, and an empty text is not a null. Look at escaping.
+        Texts are not normalized, trimmed or replaced, and an empty text is not a null. Look at escaping.
         """
         _assert_unchanged(rig, samples, "texts", topic)
 

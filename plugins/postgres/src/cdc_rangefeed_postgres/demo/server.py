@@ -95,7 +95,7 @@ class EmbeddedPostgres:
         account.require_reachable(self.directory)
         first = not (self._data / "PG_VERSION").exists()
         if first:
-            self._initialise()
+            self._initialize()
         self._remove_stale_pid_file()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             self._launch()
@@ -162,7 +162,7 @@ class EmbeddedPostgres:
                 raise ConfigError(f"{self.directory} is in use by a running PostgreSQL server. Stop process {self.pid}")
             (self._data / "postmaster.pid").unlink()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         password = self.directory / "password"
         password.touch(0o600)

@@ -41,7 +41,7 @@ class KafkaBroker(JavaServer):
 
     *settings* replace ours in `server.properties`, such as `num.partitions`, `auto.create.topics.enable` or
     `message.max.bytes`. With *security* the broker has every `Listener`, otherwise PLAINTEXT only. *java_options*
-    replace ours, which favour a fast start and little memory over throughput. *node_id* and *controller_ports* are for
+    replace ours, which favor a fast start and little memory over throughput. *node_id* and *controller_ports* are for
     `KafkaCluster`. A restarted broker keeps its data and ports. Several threads may start brokers at once, but only one
     thread at a time may use a broker.
     """

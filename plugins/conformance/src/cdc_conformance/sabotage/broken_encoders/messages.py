@@ -244,7 +244,7 @@ class OmitsTheDot(ReferenceEncoder):
 class Reading(ReferenceDecoder):
     @breaks("test_a_resolved_mark_differs_from_every_row", "resolved")
     def finds_marks_in_rows(self, value: bytes | None) -> Timestamp | None:
-        """Has a decoder that recognises a mark by a word that rows may contain."""
+        """Has a decoder that recognizes a mark by a word that rows may contain."""
         found = re.search(rb'"resolved":"([0-9.]+)"', value or b"")
         return None if found is None else Timestamp.parse(found[1].decode())
 
