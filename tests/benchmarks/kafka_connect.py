@@ -83,8 +83,8 @@ class KafkaConnect:
         self._uri = uri
         self._table = table
         self._brokers = brokers
-        self._name = self._work.name
-        self.topic = KafkaTopic(brokers, f"{self._name}.{table}")
+        self.name = self._work.name
+        self.topic = KafkaTopic(brokers, f"{self.name}.{table}")
 
     def run(self, *, expect: int, timeout_s: float = 600.0) -> ConnectRun:
         """Run the worker from where it ended (the first time: a snapshot) until the broker has *expect* new messages.
@@ -95,7 +95,7 @@ class KafkaConnect:
         launched_at = time.time()
         deadline = time.monotonic() + timeout_s
         curve: list[tuple[float, int]] = []
-        with self._worker() as process, watched(process.pid) as usage:
+        with self.worker() as process, watched(process.pid) as usage:
             while True:
                 events = sum(self.topic.ends().values()) - sum(before.values())
                 curve.append((round(time.time() - launched_at, 3), events))
@@ -118,7 +118,7 @@ class KafkaConnect:
         )
 
     @contextmanager
-    def _worker(self) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run the worker inside the block. It terminates normally and saves its offsets."""
         self._work.mkdir(parents=True, exist_ok=True)
         jars = jars_of(f"kafka-connect-{KAFKA_VERSION}", _POM, what="Kafka Connect")
@@ -160,7 +160,7 @@ class KafkaConnect:
 
     def _connector_properties(self) -> Mapping[str, Any]:
         return {
-            **connector_properties(self._uri, name=self._name, table=self._table),
+            **connector_properties(self._uri, name=self.name, table=self._table),
             "tasks.max": 1,
             "topic.creation.default.partitions": -1,
             "topic.creation.default.replication.factor": -1,
