@@ -41,7 +41,7 @@ def test_the_page_shows_pieces_of_the_files_of_a_new_repository(repository: Path
 def test_the_rangefeed_of_the_page_is_found(repository: Path) -> None:
     done = PAGE.run(repository, "cdc_core", "options", "rangefeed", "journal")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "How often the clock of an idle journal is read." in done.stdout
+    assert "How often the clock of an idle source is read." in done.stdout
 
 
 def test_the_entry_point_on_the_page_is_that_of_a_new_repository(repository: Path) -> None:

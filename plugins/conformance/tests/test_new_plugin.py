@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from string import ascii_lowercase
 
 import pytest
 from cdc_conformance.new_plugin import _MARKERS, Names, create, template_files
@@ -20,6 +23,8 @@ TEMPLATES = {
     "encoder": ROOT / "plugins" / "template_encoder",
     "rangefeed": ROOT / "plugins" / "template_rangefeed",
 }
+EXAMPLES = r"sqlite|journal|\bforms?\b|\.db\b|transaction"
+"""Words about what the code of the templates does before an author changes it."""
 kinds = pytest.mark.parametrize("kind", TEMPLATES)
 
 
@@ -68,6 +73,38 @@ def test_the_name_of_the_template_is_replaced_everywhere(here: Path, kind: str) 
         assert "template" not in f"{path} {text}".lower(), path
         if path.endswith(".py"):
             ast.parse(text)
+
+
+def drawn_names(seed: int) -> Iterator[str]:
+    """Yield names of one to three words."""
+    random = Random(seed)
+    while True:
+        words = ["".join(random.choices(ascii_lowercase, k=random.randint(3, 7))) for _ in range(random.randint(1, 3))]
+        yield "-".join(words)
+
+
+@kinds
+def test_no_text_about_the_example_is_left_for_whatever_name(here: Path, kind: str) -> None:
+    for name in itertools.islice(drawn_names(seed=39), 20):
+        names = Names.of(kind, name)
+        made = create(names, here / name)
+        for path, text in texts(made):
+            told = f"{path} {text}".lower().replace(name, "")
+            assert "template" not in told, path
+            if path not in {"LICENSE", *about_the_example(kind, names.package)}:
+                assert not re.search(EXAMPLES, told), (path, re.search(EXAMPLES, told))
+
+
+def about_the_example(kind: str, package: str) -> Iterator[str]:
+    """Yield the modules that an author replaces by code for another destination, format or source."""
+    yield "tests/test_conformance.py"
+    modules = {
+        "sink": ["database", "destination", "sink", "reader", "resolved_sink"],
+        "encoder": ["encoder", "decoder"],
+        "rangefeed": ["journal", "rangefeed", "planner", "reader", "writer"],
+    }
+    for module in modules[kind]:
+        yield f"src/{package}/{module}.py"
 
 
 @kinds

@@ -45,12 +45,12 @@ class TestTemplate(SinkConformance):
 
     @pytest.fixture
     def sink_uri(self, tmp_path: Path) -> str:
-        return f"template://{tmp_path}/messages.db?busy_timeout=200ms"
+        return f"template://{tmp_path}/messages?busy_timeout=200ms"
 
     @pytest.fixture
     def disturbance(self, tmp_path: Path) -> Disturbance:
-        return Disturbance(tmp_path / "messages.db")
+        return Disturbance(tmp_path / "messages")
 
     @pytest.fixture
     def unreachable_uri(self, tmp_path: Path) -> str:
-        return f"template://{tmp_path}/missing/messages.db"
+        return f"template://{tmp_path}/missing/messages"

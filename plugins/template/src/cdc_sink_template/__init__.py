@@ -1,1 +1,1 @@
-"""Append-only SQLite files for changefeeds. Only what `plugin` registers is public."""
+"""The sink `template` for changefeeds. Only what `plugin` registers is public."""

@@ -1,4 +1,7 @@
-"""The edge: opens the SQLite file and translates errors of SQLite for the engine."""
+"""The edge: opens the SQLite file and translates errors of SQLite for the engine.
+
+Replace it by the client of your destination. Do not put SQLite files on a network file system.
+"""
 
 import sqlite3
 from collections.abc import Iterator

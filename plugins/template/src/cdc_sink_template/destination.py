@@ -16,7 +16,7 @@ class TemplateDestination(Destination):
         """Return when the file is writable or can be created. Changes nothing. Raises: ConfigError."""
         path = path_of(self.context)
         if ":///" not in self.context.uri or not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise ConfigError(f"'{path}' is not a writable file. Write the sink URI as template:///path/to/file.db")
+            raise ConfigError(f"'{path}' is not a writable file. Write the sink URI as template:///path/to/file")
 
     def prepare(self) -> None:
         """Create the file and the table if they do not exist. In WAL mode consumers can read while sinks write."""

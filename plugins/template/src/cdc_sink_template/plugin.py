@@ -16,5 +16,5 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         reader="cdc_sink_template.reader:TemplateReader",
         options="cdc_sink_template.options:TemplateOptions",
         output="messages",
-        summary="Messages and resolved marks in one table of a SQLite file, in order",
+        summary="Writes messages and resolved marks to template",
     )

@@ -1,1 +1,1 @@
-"""Rows as URL-encoded forms, for cdc-core changefeeds. Only what `plugin` registers is public."""
+"""The encoder `template` for changefeeds. Only what `plugin` registers is public."""

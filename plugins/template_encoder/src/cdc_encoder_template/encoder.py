@@ -14,10 +14,10 @@ class TemplateEncoder(Encoder):
     The encoder works on whole columns. Only the texts of a row are joined row by row.
     """
 
-    file_extension = ".form"
+    file_extension = ".template"
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        refuse_unavailable(rows, format_="a form")
+        refuse_unavailable(rows, format_="template")
         envelope = self.context.envelope
         key = _fields("", rows.column("key"))
         value = _fields("after.", rows.column("after"))

@@ -14,5 +14,5 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         decoder="cdc_encoder_template.decoder:TemplateDecoder",
         envelopes=frozenset({"wrapped"}),
         outputs=frozenset({"messages", "files"}),
-        summary="Rows as URL-encoded forms: after.id=7&after.item=a%20book",
+        summary="Writes messages and files in the format template",
     )

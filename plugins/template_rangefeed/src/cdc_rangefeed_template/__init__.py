@@ -1,1 +1,1 @@
-"""Journals as a source for changefeeds. Only what `plugin` registers is public."""
+"""The source `template` for changefeeds. Only what `plugin` registers is public."""

@@ -81,7 +81,7 @@ class Journal:
 
 def schema_of(table: str) -> TableSchema:
     """Return the schema of a table. All tables have the same columns."""
-    return TableSchema(name=TableName("journal", "public", table), version=1, columns=_COLUMNS, primary_key=("id",))
+    return TableSchema(name=TableName("template", "public", table), version=1, columns=_COLUMNS, primary_key=("id",))
 
 
 @contextmanager

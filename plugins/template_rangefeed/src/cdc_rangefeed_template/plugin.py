@@ -16,5 +16,5 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         options="cdc_rangefeed_template.options:TemplateOptions",
         writer="cdc_rangefeed_template.writer:TemplateWriter",
         temporary=True,
-        summary="A file with a line for each transaction",
+        summary="Reads changes from template",
     )
