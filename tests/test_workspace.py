@@ -114,6 +114,14 @@ def test_the_types_of_every_member_are_checked() -> None:
     assert "$(wildcard */*/src)" in (ROOT / "Makefile").read_text()
 
 
+def test_the_image_contains_every_member_but_the_kit() -> None:
+    text = (ROOT / "deploy" / "container" / "Containerfile").read_text()
+    (command,) = re.findall(r"pip wheel (.*?)\nARG", text.replace("\\\n", ""), re.DOTALL)
+    sources = [pattern.removeprefix("/src").lstrip("/") or "." for pattern in command.split() if "/src" in pattern]
+    installed = {path for pattern in sources for path in ([ROOT] if pattern == "." else ROOT.glob(pattern))}
+    assert installed == {*EVERY} - {ROOT / "plugins" / "conformance"}
+
+
 def test_no_committed_file_names_a_package_server_or_pins_one() -> None:
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     files = [ROOT / name for name in tracked.stdout.split("\0") if name]
