@@ -13,7 +13,7 @@ SERVERS := $(READY) maven azurite spark-archive
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs java maven azurite spark-archive clean
+.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs release java maven azurite spark-archive clean
 
 # The command `cdc` with every plugin in .venv/bin.
 install: $(READY) java
@@ -69,6 +69,10 @@ docs: $(READY)
 	rm -rf build/site
 	$(PYTHON) -m sphinx -q -W -b html -c docs/site -d build/site-doctrees -E . build/site
 	@echo "The site is in build/site/index.html"
+
+# Checks a tagged commit, and builds in build/release what it uploads.
+release: $(READY)
+	$(PYTHON) .ci/release.py build
 
 java:
 	@.ci/java

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, distribution
 
 from check_wheels import ROOT, canonical
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
@@ -26,7 +26,10 @@ _VERSION = re.compile(r"""\(v([\d.]+)\)|version:"([\d.]+)\"""")
 
 
 def bill_of_materials(version: str, ours: list[str]) -> str:
-    """Return the JSON document. *ours* are the names of our distributions. Raises: ValueError when it is not valid."""
+    """Return the JSON document. *ours* are the names of our distributions.
+
+    Raises: PackageNotFoundError when something that they require is not installed here.
+    """
     components: dict[str, Component] = {}
     bom = Bom()
     bom.metadata.component = whole = Component(name="cdc", version=version, type=ComponentType.APPLICATION)
@@ -62,32 +65,30 @@ def all_extras(name: str) -> list[str]:
 
 
 def requirements(found: Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
-    """Yield what *found* with *extras* requires on this platform and is installed here."""
-    for text in found.requires or ():
-        required = Requirement(text)
-        wanted = required.marker is None or any(required.marker.evaluate({"extra": each}) for each in {"", *extras})
-        if wanted and is_installed(required.name):
+    """Yield what *found* with *extras* requires on this platform."""
+    for required in map(Requirement, found.requires or ()):
+        if required.marker is None or any(required.marker.evaluate({"extra": each}) for each in {"", *extras}):
             yield required
 
 
-def is_installed(name: str) -> bool:
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
 def component(name: str, version: str, found: Distribution) -> Component:
-    licence = found.metadata["License-Expression"] or found.metadata["License"]
+    told = [found.metadata["License-Expression"], found.metadata["License"], *classified(found)]
+    licence = next((text for text in told if text and "\n" not in text), None)
     return Component(
         name=name,
         version=version,
         bom_ref=f"pypi:{name}",
         purl=PackageURL("pypi", name=name, version=version),
         description=found.metadata["Summary"],
-        licenses=[LicenseFactory().make_from_string(licence)] if licence and "\n" not in licence else (),
+        licenses=[LicenseFactory().make_from_string(licence)] if licence else (),
     )
+
+
+def classified(found: Distribution) -> Iterator[str]:
+    """Yield the licences in the classifiers of *found*."""
+    for classifier in found.metadata.get_all("Classifier") or ():
+        if classifier.startswith("License :: "):
+            yield classifier.rpartition(" :: ")[2]
 
 
 def scripts() -> Iterator[Component]:

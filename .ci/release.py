@@ -70,7 +70,7 @@ class Tree:
                 yield f"{name} has version {own}, cdc-core has {version}"
             for other, required in requirements(path):
                 floor = next((each.version for each in required.specifier if each.operator == ">="), "0")
-                if other in projects and Version(floor).release[:2] != Version(version).release[:2]:
+                if other in projects.keys() - {name} and Version(floor).release[:2] != Version(version).release[:2]:
                     yield f"{name} requires {required}; require {other}>={'.'.join(version.split('.')[:2])}"
         heading = re.search(r"^## (\S+) \((.+)\)$", self.changelog.read_text(), re.MULTILINE)
         if heading is None or heading[1] != version:
