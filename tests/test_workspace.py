@@ -18,6 +18,8 @@ MEMBERS = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml") if path
 EVERY = [ROOT, *MEMBERS]
 TOOLS = ("conformance",)
 """Members that add to pytest and to the command, and no component."""
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+"""What every distribution runs on. .ci/check_pythons.py tries those that are here."""
 _PLUGIN_NAME = re.compile("cdc-(rangefeed|encoder|sink)-")
 
 
@@ -89,7 +91,10 @@ def test_a_library_registers_nothing_and_says_what_is_public(member: Path) -> No
 def test_every_distribution_is_typed_and_of_one_python(member: Path) -> None:
     declared = project(member)["project"]
     assert (package(member) / "py.typed").exists()
-    assert declared["requires-python"] == project(ROOT)["project"]["requires-python"]
+    assert declared["requires-python"] == f">={PYTHONS[0]}"
+    versions = [line.rpartition(" ")[2] for line in declared["classifiers"] if re.search(r"Python :: 3\.\d", line)]
+    assert versions == PYTHONS
+    assert "Typing :: Typed" in declared["classifiers"]
     assert declared["description"]
 
 

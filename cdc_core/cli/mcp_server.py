@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from mcp.server import MCPServer
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
 from cdc_core.cli.docs import page_text, pages, title_of
 from cdc_core.cli.mcp_tools import Tools
