@@ -179,6 +179,17 @@ def test_every_piece_of_python_in_the_documents_is_python(text: str) -> None:
     ast.parse(text)
 
 
+GENERATED = {"options.md", "promises-sinks.md", "promises-encoders.md", "promises-rangefeeds.md", "rest.md", "sql.md"}
+"""References that are long because what they list is."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_page_is_longer_than_fifteen_screens(page: Path) -> None:
+    text = re.sub(r"```\{toctree\}.*?```|<!--.*?-->|\]\([^)]*\)", " ", page.read_text(), flags=re.DOTALL)
+    words = [word for word in re.split(r"[\s|]+", text) if re.search(r"\w", word)]
+    assert len(words) <= 15 * 170 or page.name in GENERATED, "divide the page by task"
+
+
 def test_every_page_is_linked() -> None:
     linked = {
         (document.parent / target).resolve()
