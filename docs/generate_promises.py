@@ -69,11 +69,10 @@ def _row(suite: type, name: str) -> str:
 
 
 def _needs(suite: type, test: Any) -> Iterator[str]:
-    for mark in getattr(test, "pytestmark", ()):
-        if mark.name == REQUIRES:
-            yield f"Needs `{mark.args[0]}`."
-        elif mark.name == APPLIES:
-            yield f"Does not apply if {mark.args[0].otherwise}."
+    marks = getattr(test, "pytestmark", ())
+    yield from (f"Needs `{mark.args[0]}`." for mark in marks if mark.name == REQUIRES)
+    if others := [mark.args[0].otherwise for mark in reversed(marks) if mark.name == APPLIES]:
+        yield f"Does not apply if {', or if '.join(others)}."
     for name in inspect.signature(test).parameters:
         fixture = getattr(getattr(suite, name, None), "_fixture_function_marker", None)
         ways = [getattr(way, "marks", ()) for way in getattr(fixture, "params", None) or ()]

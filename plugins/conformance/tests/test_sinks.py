@@ -170,11 +170,11 @@ def test_missing_and_repeated_rows_are_named() -> None:
     found = seen((1, 1), (2, 1), (1, 1))
     assert found.missing([row(1, 1), row(2, 1)]) == ""
     assert found.missing([row(3, 1), row(1, 1)]).startswith("1 of 2 rows are missing, the first is the row of")
-    assert found.repeated() == f"{row(1, 1)} is there 2 times"
+    assert found.repeated() == f"{row(1, 1)} arrived 2 times"
     assert seen((1, 1), (1, 2)).repeated() == ""
 
 
 def test_missing_rows_are_reported_with_something_that_was_never_emitted() -> None:
     found = Seen([SeenMessage(endpoint=("t", 0), text="key b'1' value b'cut'")])
-    assert found.missing([row(1, 1)]).endswith("something that was never emitted is there: key b'1' value b'cut'")
+    assert found.missing([row(1, 1)]).endswith("something arrived that was never emitted: key b'1' value b'cut'")
     assert found.unknown == list(found.messages)

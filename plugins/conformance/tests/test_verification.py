@@ -109,7 +109,7 @@ def test_a_broken_promise_shows_its_contract_and_what_was_seen(verify: Verify, s
 def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None:
     status, shown, _ = verify("sink", f"{shelf}-hangs", "-k", QUICK, "--timeout", "1")
     assert status == 1
-    assert "'topic connects to nothing' did not end within 1 s; the last line below is where it waited" in " ".join(
+    assert "'topic connects to nothing' did not end within 1 s; the last line below shows where it waited" in " ".join(
         shown.split()
     )
 

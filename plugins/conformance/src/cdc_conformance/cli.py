@@ -58,7 +58,7 @@ def _shared(command: F) -> F:
             "options",
             metavar="NAME=VALUE",
             multiple=True,
-            help="An option, as in a changefeed; may hold {unique}. Repeatable.",
+            help="An option, as in a changefeed; may contain {unique}. Repeatable.",
         ),
     ):
         command = decorate(command)

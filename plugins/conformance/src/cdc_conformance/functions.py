@@ -39,28 +39,28 @@ class Rows:
     def test_equal_rows_have_equal_values(
         self, rows: pa.RecordBatch, called: CalledFunction, registration: FunctionRegistration
     ) -> None:
-        """A function is deterministic: it gives the same values again, also when it is loaded again."""
+        """A function returns the same values again, also after it was loaded again."""
         first = called.values(rows.columns)
-        assert first == called.values(rows.columns), "called again, it gives other values"
+        assert first == called.values(rows.columns), "the function returned other values when it was called again"
         twice = pa.Table.from_batches([rows, rows]).combine_chunks().to_batches()[0]
         values, failures = CalledFunction(registration).values(twice.columns)
         assert (values.slice(0, len(rows)), values.slice(len(rows))) == (first[0], first[0])
         assert failures == first[1] | {index + len(rows): why for index, why in first[1].items()}
 
     def test_rows_do_not_depend_on_each_other(self, rows: pa.RecordBatch, called: CalledFunction) -> None:
-        """Each row has the value that it has alone. Batches of other rows are made after a restart."""
+        """A row has the same value, whatever rows are beside it: after a restart, batches have other rows."""
         values, failures = called.values(rows.columns)
         for index in range(len(rows)):
             alone, failed = called.values(rows.slice(index, 1).columns)
-            assert alone[0].as_py() == values[index].as_py(), f"row {index} has another value alone"
-            assert (0 in failed) == (index in failures), f"row {index} fails in one of the cases only"
+            assert alone[0].as_py() == values[index].as_py(), f"row {index} has another value when it is passed alone"
+            assert (0 in failed) == (index in failures), f"row {index} fails only alone, or only in the batch"
 
     def test_nulls_are_values_like_others(self, rows: pa.RecordBatch, called: CalledFunction) -> None:
-        """Any argument may be null in any row. All are null but the key of a deleted row."""
+        """Any argument may be null in any row. In a deleted row, all columns except the key are null."""
         nulls = [pa.concat_arrays([pa.nulls(2, column.type), column]) for column in rows.columns]
         expected, failed = called.values(rows.columns)
         values, failures = called.values(nulls)
-        assert values.slice(2) == expected, "rows with nulls before them have other values"
+        assert values.slice(2) == expected, "rows have other values when rows of nulls precede them"
         assert {index - 2 for index in failures if index > 1} == set(failed)
 
 
@@ -68,7 +68,7 @@ class Registering:
     """How a function reaches the processes that call it."""
 
     def test_the_registration_survives_pickle(self, registration: FunctionRegistration) -> None:
-        """The registration goes to Spark's workers, and names the function, which they load."""
+        """The registration is pickled for Spark's workers, which load the function that it names."""
         assert pickle.loads(pickle.dumps(registration)) == registration
 
 

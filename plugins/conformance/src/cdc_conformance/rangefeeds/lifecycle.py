@@ -41,7 +41,7 @@ class Startup(RangefeedSuite):
                 instance.close()
             assert not more, f"the constructor of the {part} left open: {more}"
 
-    @requires("inspection", "the test must see what was created")
+    @requires("inspection", "the test must be able to list what was created")
     def test_check_changes_nothing(self, workload: Workload, open_feed: OpenFeed, created: Created) -> None:
         """`check` accepts a source that is set up correctly, and leaves it unchanged.
 
@@ -107,7 +107,7 @@ class Startup(RangefeedSuite):
         for option in describe(options):
             assert option.doc.strip().endswith("."), f"option '{option.name}' is not documented: {option.doc!r}"
 
-    @requires("secret", "the source's URI must hold a secret")
+    @requires("secret", "the source's URI must contain a secret")
     def test_secrets_are_masked(
         self, workload: Workload, open_feed: OpenFeed, secret: str, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -121,7 +121,7 @@ class Startup(RangefeedSuite):
             workload.put(workload.tables[0], 1)
             feed.catch_up()
         for part in feed.opened:
-            assert secret not in repr(part), f"the repr of {type(part).__name__} holds a secret"
+            assert secret not in repr(part), f"the repr of {type(part).__name__} contains a secret"
         logged = next((record for record in caplog.records if secret in record.getMessage()), None)
         assert logged is None, f"the logger {logged.name if logged else ''} logged a secret"
 
@@ -208,7 +208,7 @@ class Closing(RangefeedSuite):
         feed.drop()
         feed.drop()
 
-    @requires("inspection", "the test must see what was created")
+    @requires("inspection", "the test must be able to list what was created")
     def test_drop_removes_everything_created(self, workload: Workload, open_feed: OpenFeed, created: Created) -> None:
         """After `drop` the source is as it was before the changefeed's first start.
 
@@ -224,7 +224,7 @@ class Closing(RangefeedSuite):
         feed.drop()
         assert created() == before, f"after drop() {created()} exists, before the start it was {before}"
 
-    @requires("inspection", "the test must see what was created")
+    @requires("inspection", "the test must be able to list what was created")
     def test_a_temporary_run_leaves_nothing_behind(
         self,
         registration: RangefeedRegistration,
@@ -238,7 +238,7 @@ class Closing(RangefeedSuite):
         `cdc watch` and `cdc preview` only look. What they leave behind would never be dropped.
         """
         if not registration.temporary:
-            does_not_apply("its registration does not say that it can run without leaving something behind")
+            does_not_apply("the registration does not say `temporary`")
         before = created()
         workload.fill(workload.tables[0], 5)
         feed = open_feed(changefeed=replace(make_changefeed(), temporary=True)).scan()

@@ -264,7 +264,7 @@ class Marks(RangefeedSuite):
                 f"{until} is resolved, but version {n} of row {key}, committed before, did not arrive; the newest "
                 f"version that arrived is: {arrived}"
             )
-            assert arrived.updated <= until, f"now was {until}, but an earlier commit is above it: {arrived}"
+            assert arrived.updated <= until, f"now() returned {until}, which is below an earlier commit: {arrived}"
 
     def test_an_idle_source_keeps_resolving(self, workload: Workload, open_feed: OpenFeed) -> None:
         """While nothing is written, the resolved timestamp keeps rising.

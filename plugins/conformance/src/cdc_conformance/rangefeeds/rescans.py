@@ -39,12 +39,12 @@ class Rescans(RangefeedSuite):
         feed.catch_up()
         again = _scanned(feed.changes[known:])
         late = [change for change in again if change.updated <= latest]
-        assert not late, f"{latest} was delivered before the rescan with {late[0]}"
+        assert not late, f"a rescanned row is not above {latest}, which was delivered before the rescan: {late[0]}"
         assert {change.table for change in again} == {table}, "rows of other tables were read again"
         missing = {key for key in workload.rows if key[0] == table} - {change.row_key for change in again}
         assert not missing, f"these rows did not arrive again: {sorted(missing)}"
         seen = {key: change.after for key, change in newest(feed.changes).items() if not change.deleted}
-        assert seen == workload.rows, "what arrived in all is not what the tables hold"
+        assert seen == workload.rows, "the rows that arrived, taken together, are not those of the tables"
 
     @requires("rescans", _NEEDED)
     def test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects(
@@ -92,7 +92,7 @@ class Moves(RangefeedSuite):
     def test_a_move_to_now_leaves_out_what_was_committed_before_and_nothing_else(
         self, workload: Workload, open_feed: OpenFeed, first_table: str
     ) -> None:
-        """After a move to `now`, no earlier commit arrives, every later one does, and marks go on.
+        """After a move to `now`, no earlier commit arrives, every later one does, and marks continue.
 
         People move a changefeed because of rows that must not arrive, and rely on all others.
         """
@@ -104,8 +104,8 @@ class Moves(RangefeedSuite):
         workload.put(first_table, 7, note="left out")
         workload.delete(first_table, 2)
         found = feed.move("now")
-        assert (found.forward, found.back) == (True, False), "now is later than a position of before"
-        assert feed.resolved == resolved, "a move changes nothing of what is resolved"
+        assert (found.forward, found.back) == (True, False), "a move to 'now' must be a move forward"
+        assert feed.resolved == resolved, "a move must not change the resolved timestamp"
         workload.put(first_table, 3)
         workload.put(first_table, 8)
         feed.start()
@@ -127,7 +127,7 @@ class Moves(RangefeedSuite):
         for to in (str(later), "no position of any source"):
             with pytest.raises(ConfigError) as raised:
                 feed.rangefeed.move(feed.progress.token, to)
-            assert "\n" not in str(raised.value), "a refusal is one sentence"
+            assert "\n" not in str(raised.value), "the error must be one sentence"
 
 
 def _rescan(feed: Feed, table: str, *, where: str | None = None) -> None:

@@ -124,7 +124,7 @@ class Restarts(RangefeedSuite):
         feed.catch_up()
         assert_all_there(feed.changes, workload.rows)
 
-    @requires("inspection", "the test must see what was created")
+    @requires("inspection", "the test must be able to list what was created")
     def test_nothing_is_created_before_the_intent_is_saved(self, open_feed: OpenFeed, created: Created) -> None:
         """If the intent cannot be saved, `start` has created nothing on the source.
 
@@ -160,7 +160,7 @@ class Restarts(RangefeedSuite):
             again = json.loads(json.dumps(token, allow_nan=False))
             assert again == token, f"the token {token} is {again} after it was written as JSON and read back"
 
-    @requires("secret", "the source's URI must hold a secret")
+    @requires("secret", "the source's URI must contain a secret")
     def test_tokens_hold_no_secrets(self, workload: Workload, open_feed: OpenFeed, secret: str) -> None:
         """No token holds a secret of the source's URI: tokens are saved, logged and displayed."""
         workload.fill(workload.tables[0], 5)
@@ -171,17 +171,17 @@ class Restarts(RangefeedSuite):
         workload.run(3, settle=True)
         feed.catch_up()
         for token in [*intents, *(progress.token for progress in feed.saves)]:
-            assert secret not in json.dumps(token), f"a token holds a secret: its fields are {sorted(token)}"
+            assert secret not in json.dumps(token), f"a token contains a secret: its fields are {sorted(token)}"
 
 
 class Outages(RangefeedSuite):
-    """A source that is out of reach for a while."""
+    """A source that is unreachable for a while."""
 
     @requires("disturbance", "the test must cut off the source")
     def test_an_outage_is_a_retryable_error(
         self, workload: Workload, open_feed: OpenFeed, disturbance: Disturbance
     ) -> None:
-        """While the source is out of reach, `now`, `advance` and `read` raise RetryableError.
+        """While the source is unreachable, `now`, `advance` and `read` raise RetryableError.
 
         The engine waits and repeats the step. Other errors of `cdc_core` would stop the changefeed, and the engine does
         not know errors of the client library.
@@ -199,12 +199,12 @@ class Outages(RangefeedSuite):
             for name, call in calls.items():
                 error = failure_of(call)
                 assert isinstance(error, RetryableError), (
-                    f"{name}() must raise a RetryableError while the source is out of reach, not {error!r}"
+                    f"{name}() must raise a RetryableError while the source is unreachable, not {error!r}"
                 )
 
     @requires("disturbance", "the test must cut off the source")
     def test_an_outage_loses_no_rows(self, workload: Workload, open_feed: OpenFeed, disturbance: Disturbance) -> None:
-        """The source is out of reach in the middle of a step; after a restart from saved progress every row arrives."""
+        """The source is unreachable in the middle of a step; after a restart from saved progress every row arrives."""
         table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed().scan()

@@ -198,7 +198,7 @@ class Source:
 
     @property
     def cluster(self) -> Cluster:
-        """The present state of the cluster. Raises: RetryableRangefeedError while the database is out of reach."""
+        """The present state of the cluster. Raises: RetryableRangefeedError while the database is unreachable."""
         self.require_reachable()
         return self.database.cluster
 
@@ -222,7 +222,7 @@ class Source:
     def require_reachable(self) -> None:
         """Return if the database is there. Raises: RetryableRangefeedError."""
         if not self.database.exists:
-            raise RetryableRangefeedError(f"the simulated database {self.database.directory} is out of reach")
+            raise RetryableRangefeedError(f"the simulated database {self.database.directory} is unreachable")
 
     def require(self, cluster: Cluster, token: SimulatedToken) -> None:
         """Return when the changefeed can continue at *token*.

@@ -75,8 +75,8 @@ class Recording:
                 return f"{row} has the values {there[row]}, not {values}"
         unknown = next((row for row in there if row not in wanted), None)
         if unknown is not None:
-            return f"{unknown} is there and must not be"
-        return next((f"{row} is there {count} times" for row, count in counts.items() if count > 1), "")
+            return f"{unknown} was read, but never recorded"
+        return next((f"{row} arrived {count} times" for row, count in counts.items() if count > 1), "")
 
     def assert_read(
         self,
@@ -227,7 +227,7 @@ class ExactlyOnce:
         latest: dict[object, Timestamp] = {}
         for row in fresh.rows(*recording.read()):
             before = latest.get(row.key, Timestamp())
-            assert row.updated > before, f"{row} is read after the version of {before}"
+            assert row.updated > before, f"{row} was read after the version updated {before}"
             latest[row.key] = row.updated
 
     def test_each_version_of_a_table_is_read_with_its_own_columns(self, recording: Recording) -> None:

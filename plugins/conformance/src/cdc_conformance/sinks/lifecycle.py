@@ -206,7 +206,7 @@ class Destination:
 
     @requires("unreachable", "the test must know a destination that cannot be used")
     def test_check_refuses_an_unusable_destination(self, fresh: SinkRig, unreachable_uri: str) -> None:
-        """`check` raises ConfigError when the destination is out of reach or impossible, before a changefeed starts.
+        """`check` raises ConfigError when the destination is unreachable or impossible, before a changefeed starts.
 
         Translate the client's errors. With a RetryableError the engine would retry for ever what only a person can fix.
         """

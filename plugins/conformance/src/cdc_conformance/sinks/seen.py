@@ -69,13 +69,13 @@ class Seen:
         absent = [row for row in rows if row not in there]
         if not absent:
             return ""
-        unknown = f"; something that was never emitted is there: {self.unknown[0].text}" if self.unknown else ""
+        unknown = f"; something arrived that was never emitted: {self.unknown[0].text}" if self.unknown else ""
         return f"{len(absent)} of {len(rows)} rows are missing, the first is {absent[0]}{unknown}"
 
     def repeated(self) -> str:
         """Describe the row that is there most often; empty when none is there more than once."""
         row, count = next(iter(Counter(self.rows).most_common(1)), (None, 0))
-        return f"{row} is there {count} times" if count > 1 else ""
+        return f"{row} arrived {count} times" if count > 1 else ""
 
     def out_of_order(self) -> str:
         """Describe a row that arrived for the first time after a later version of its key; empty when none did.

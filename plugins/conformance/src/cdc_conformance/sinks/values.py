@@ -166,7 +166,7 @@ class Resolved:
         readable.write(versions(range(6)))
         seen = readable.read()
         assert not seen.marks, f"emit_resolved was not called, but there are marks: {seen.marks}"
-        assert not seen.unknown, f"only rows were emitted, but this is there: {seen.unknown[0].text}"
+        assert not seen.unknown, f"only rows were emitted, but this arrived: {seen.unknown[0].text}"
 
     def test_a_resolved_mark_can_be_repeated(self, readable: SinkRig) -> None:
         """`emit_resolved` accepts the same timestamp again, in the same attempt and in a later one."""

@@ -76,7 +76,7 @@ class Steps(BrokenPlanner):
 
     @breaks("test_an_outage_is_a_retryable_error", "now")
     def treats_outages_as_fatal(self) -> Timestamp:
-        """Raises a TerminalRangefeedError while the source is out of reach."""
+        """Raises a TerminalRangefeedError while the source is unreachable."""
         try:
             return super().now()
         except RetryableRangefeedError as error:
