@@ -87,6 +87,11 @@ def test_the_registration_on_the_page_is_that_of_a_new_repository(tmp_path: Path
     assert shown == dataclasses.replace(created, summary=shown.summary, refuses_rows=False)
 
 
+@pytest.mark.parametrize("name", ["write-a-sink", "write-an-encoder", "write-a-rangefeed"])
+def test_a_tutorial_for_authors_has_at_most_eight_screens(name: str) -> None:
+    assert len(Page(f"{name}.md").text.split()) <= 8 * 170
+
+
 def test_every_method_that_must_be_written_is_listed() -> None:
     for part in (Sink, ResolvedSink, Destination):
         row = re.search(rf"^\| `{part.__name__}` \| .*? \| (.*?) \|$", PAGE.text, re.M)

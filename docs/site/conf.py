@@ -25,7 +25,7 @@ include_patterns = [
     "plugins/*/README.md",
     "sinks/*/README.md",
 ]
-exclude_patterns = [".*", "build", "cdc_core", "tests"]
+exclude_patterns = [".*", "build", "cdc_core", "plugins/template*", "tests"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "llms", "markdown_docstrings"]
 myst_heading_anchors = 4
