@@ -11,10 +11,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """Tiers from the outermost to the innermost, as pairs of name and value. Without tiers: nothing is known.
+    """Tiers from the outermost to the innermost, as pairs of name and value. Without tiers, the place is unknown.
 
-    As a filter (`execution_locality`), every one of its tiers must be there, in any order. As a place, tiers that two
-    of them have in common count from the outermost one on, as in CockroachDB.
+    As a filter (`execution_locality`), it matches a place that has all of its tiers, in any order. Two places are the
+    closer, the more leading tiers they share, as in CockroachDB.
     """
 
     tiers: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""What a rangefeed need not read, because the changefeed's query does not use it.
+"""What a rangefeed does not have to read, because the changefeed's query does not use it.
 
 CockroachDB's optimizer restricts in the same way what the scans of a CDC query read.
 """
@@ -16,9 +16,9 @@ from cdc_core.schema import TableSchema
 class Comparison:
     """A comparison of a column with constants. It does not hold for a null, except `is null`.
 
-    The values are those that the column's kind has: int for numbers, str for strings, enums and UUIDs, bool, date, and
-    datetime, which has a time zone for `timestamptz` and none for `timestamp`. Strings are equal when their UTF-8 is.
-    Infinities and NaN are greater than every constant, and -infinity is less.
+    A value has the type of the column's kind: int for numbers, str for strings, enums and UUIDs, bool, date, and
+    datetime, with a time zone for `timestamptz` and without for `timestamp`. Strings are equal when their bytes in UTF-8
+    are. Infinities and NaN are greater than every constant, and -infinity is less.
     """
 
     column: str
@@ -29,20 +29,20 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """What of the rows of a table is used. A rangefeed may read more."""
+    """Which columns and rows of a table are used. A rangefeed may read more."""
 
     columns: frozenset[str] | None = None
-    """Columns that are used, those of the key among them; None for all. In place of others, `after` may have nulls."""
+    """Columns that are used, including those of the key; None for all. Other columns may be null in `after`."""
     comparisons: tuple[Comparison, ...] = ()
-    """Scanned rows for which one of these does not hold may be left out. A NaN of a decimal must not be."""
+    """A scanned row may be left out if one of these does not hold for it, unless the value is a NaN of a decimal."""
     keep_unknown: bool = False
-    """Whether to leave out only rows for which one is false, and not those for which one is null."""
+    """Whether to keep rows for which a comparison is null, and to leave out only those for which it is false."""
     of_changes: tuple[Comparison, ...] = ()
-    """Those of them, over columns of the key, that also hold for changes: a change may be left out if one is false for
-    its key. An update that changes the key is a delete of the old key and an insert of the new one. All other changes
-    have to be read, with all columns."""
+    """The comparisons of key columns that also apply to changes: a change may be left out if one is false for its key.
+    An update that changes the key is a delete of the old key and an insert of the new one. All other changes have to be
+    read, with all columns."""
 
 
 def unrestricted(schema: TableSchema) -> Restriction:  # noqa: ARG001
-    """Return that all columns of all rows are used."""
+    """Return a restriction by which all columns of all rows are used."""
     return Restriction()

@@ -22,13 +22,13 @@ class ShapeChange(Enum):
     """What happened to a table's shape. The value says whether `schema_change_events = "default"` includes it."""
 
     COLUMN_ADDED = ("column added", False)
-    """Rows that exist have null in it."""
+    """It is null in existing rows."""
     COLUMN_FILLED = ("column filled", True)
-    """A column was added, and rows that exist have a value in it."""
+    """A column was added that has a value in existing rows."""
     COLUMN_DROPPED = ("column dropped", True)
     COLUMN_RENAMED = ("column renamed", False)
     VALUES_CHANGED = ("values changed", True)
-    """A column has another type, or the values of rows that exist were computed anew."""
+    """A column got another type, or its values were computed again."""
     KEY_CHANGED = ("key changed", True)
     """Rows have another key. The rows under their old keys remain at the destination."""
 

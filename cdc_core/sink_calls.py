@@ -1,4 +1,4 @@
-"""What a part of a sink tells the engine inside a call, before the call returns."""
+"""What a part of a sink reports to the engine during a call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TracedRow:
 
 
 class CallObserver(Protocol):
-    """Who calls a part of a sink. `SinkContext` has what its methods mean to the sink."""
+    """Receives what a part of a sink reports. `SinkContext` says what each method means."""
 
     def repeating(self, reason: str, *, next_attempt_s: float) -> AbstractContextManager[None]: ...
 
@@ -48,9 +48,9 @@ class CallObserver(Protocol):
 
 
 class ObservedCalls:
-    """The calls of what was built from one `SinkContext`. `observer` is whoever makes the present one, if it listens.
+    """Connects what was built from one `SinkContext` to the observer of the present call, if there is one.
 
-    The engine sets it. A sink uses the methods of its context.
+    The engine sets the observer. A sink uses the methods of its context.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class ObservedCalls:
 
     @contextmanager
     def observed_by(self, observer: CallObserver) -> Iterator[None]:
-        """Have *observer* told what is said inside the block."""
+        """Let *observer* receive what is reported inside the block."""
         before, self.observer = self.observer, observer
         try:
             yield
@@ -66,4 +66,4 @@ class ObservedCalls:
             self.observer = before
 
     def __reduce__(self) -> tuple[type[ObservedCalls], tuple[()]]:
-        return ObservedCalls, ()  # in another process nobody listens
+        return ObservedCalls, ()  # another process has an observer of its own

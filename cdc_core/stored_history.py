@@ -57,7 +57,7 @@ class StoredHistory(ABC):
     files that a resolved mark covers, and no leftovers of crashed steps.
 
     Raises, everywhere: ConfigError when there is no history, or when there are several and none is chosen;
-    RetryableError when the place is out of reach.
+    RetryableError when the place is unreachable.
     """
 
     def __init__(self, uri: str, options: Any, *, changefeed: str = "") -> None:
