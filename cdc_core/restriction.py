@@ -17,8 +17,8 @@ class Comparison:
     """A comparison of a column with constants. It does not hold for a null, except `is null`.
 
     A value has the type of the column's kind: int for numbers, str for strings, enums and UUIDs, bool, date, and
-    datetime, with a time zone for `timestamptz` and without for `timestamp`. Strings are equal when their bytes in UTF-8
-    are. Infinities and NaN are greater than every constant, and -infinity is less.
+    datetime, with a time zone for `timestamptz` and without for `timestamp`. Strings are equal when their UTF-8
+    bytes are. Infinities and NaN are greater than every constant, and -infinity is less.
     """
 
     column: str
