@@ -12,13 +12,12 @@ from cdc_core.registrations import Registration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionRegistration(Registration):
-    """A Python function that queries call by `name`, which must not be a name of SQL.
+    """A Python function that queries call by `name`: lower-case letters, digits and `_`, and no name that SQL has.
 
-    `function`, "module:function", stays unloaded until a query uses it. It gets an Arrow array for each of `arguments`,
-    all of the same length, and returns an array of the type `returns` with one value for each row, in order. It
-    handles nulls: any argument may be null in any row. It may be called with any rows, in any process, and again for
-    the same rows: it must be `deterministic`, and declare it. When it raises an exception, it is called again
-    with parts of the rows, down to the rows that it fails for; these are bad rows, and no others.
+    It gets an Arrow array for each argument, all of the same length, and returns an array with one value for each row,
+    in order. It handles nulls: any argument may be null in any row. It may be called with any rows, in any process, and
+    again for the same rows. When it raises an exception, it is called again with parts of the rows, until the rows are
+    found for which it fails; these are bad rows, and no others.
     """
 
     KIND: ClassVar[str] = "function"
@@ -27,6 +26,10 @@ class FunctionRegistration(Registration):
     options: str = field(default="", init=False)
     """Functions have none."""
     function: str
+    """"module:function". It is loaded when a query that calls it is planned, and in Spark's Python workers."""
     arguments: tuple[pa.DataType, ...]
+    """The Arrow type of each argument; at least one."""
     returns: pa.DataType
+    """The Arrow type of the values."""
     deterministic: bool
+    """Must be True, and has no default: a function that is not deterministic cannot be used."""

@@ -16,6 +16,7 @@ from cdc_core import (
     EncoderContext,
     EncoderRegistration,
     FileBody,
+    FunctionRegistration,
     Kind,
     Rangefeed,
     RangefeedContext,
@@ -39,7 +40,7 @@ PARTS = (
     *(Rangefeed, StepPlanner, SliceReader, SourceHistory, SourceWriter),
 )
 VALUES = (
-    *(SinkRegistration, EncoderRegistration, RangefeedRegistration),
+    *(SinkRegistration, EncoderRegistration, RangefeedRegistration, FunctionRegistration),
     *(SinkContext, EncoderContext, RangefeedContext, SliceInfo),
 )
 

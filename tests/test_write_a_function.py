@@ -62,11 +62,6 @@ def test_a_registration_crosses_a_process_border(example: FunctionRegistration) 
         CalledFunction(missing)
 
 
-def test_every_field_of_a_registration_is_explained() -> None:
-    fields = {field.name for field in dataclasses.fields(FunctionRegistration)}
-    assert set(PAGE.first_cells("Registration")) == fields - {"options"}
-
-
 def test_the_entry_point_of_the_page_names_its_plugin_module() -> None:
     (text,) = PAGE.blocks("toml")
     assert tomllib.loads(text)["project"]["entry-points"]["cdc_core.plugins"] == {"cdc_places": "cdc_places.plugin"}
