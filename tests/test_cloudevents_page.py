@@ -118,5 +118,5 @@ def test_what_cannot_be_combined_is_refused_by_name(
 def test_watching_shows_structured_events_only(host: PluginHost) -> None:
     feed = resolve_without_sink(changefeed("kafka://b"), host)
     assert json.loads(Parts(feed).open_encoder().encode_resolved("", AT)) == json.loads(PAGE.blocks("json")[1])
-    with pytest.raises(OptionError, match="'binary' has attributes in headers, which messages that are taken directly"):
+    with pytest.raises(OptionError, match="'binary' puts attributes into headers, and messages without a sink"):
         resolve_without_sink(changefeed("kafka://b", cloudevents_mode="binary"), host)

@@ -270,7 +270,7 @@ def test_the_demo_has_a_page_and_ends_with_a_clean_audit(tmp_path: Path) -> None
         said = []
         for line in demo.stdout:
             said.append(line)
-            if line.startswith("Everything goes on"):
+            if line.startswith("Everything keeps running"):
                 break
         [page] = re.findall(r"Watch it at (http://\S+)\n", "".join(said))
         eventually("the changefeed is on the page", lambda: "movr" in shown(page))

@@ -32,7 +32,7 @@ from cdc_core.store.verbs import RefusedError, require_run
 
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
-_AGAIN = "look at it, and repeat the request"
+_AGAIN = "look at it again, and repeat the request"
 _PARTS = ("source", "query", "functions")
 
 
@@ -70,7 +70,7 @@ class Altering(Finder):
             if _runs(job):
                 raise _fixed(job, f"job '{name}': the scan of added tables", begun=False)
             raise ConfigError(
-                f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that"
+                f"job '{name}' has not started yet, so option initial_scan applies to all of its tables; set that"
             )
         altered = self.redefine(name, after, before=last, why=f"altered ({by}): {change}", scans=chosen)
         tables = () if after.tables == before.tables else after.tables
@@ -215,7 +215,7 @@ def configure(
         runs = _runs(job)
         if last != dump(before) or ((row.token is not None or runs) and not begun):
             what = "changefeed" if job.is_run else "job"
-            raise RefusedError(f"{what} '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
+            raise RefusedError(f"{what} '{name}' was changed in the meantime", state=job.state, remedy=_AGAIN)
         earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
         remaining = {table: scan for table, scan in earlier.items() if table in wanted.definition["tables"]}
         scans = {**remaining, **wanted.initial_scans}
@@ -253,7 +253,7 @@ def _fixed(job: JobRecord, what: str, *, begun: bool, why: str = "") -> ConfigEr
     remedy = f"pause it with `cdc pause {job.name}`, and alter it if it has not begun by then"
     if job.state == "pause-requested":
         remedy = "wait until it is paused"
-    return RefusedError(f"{what} cannot be altered while a node begins with the job", state=job.state, remedy=remedy)
+    return RefusedError(f"{what} cannot be altered while a node is starting the job", state=job.state, remedy=remedy)
 
 
 def _require_table_changes(feed: ResolvedChangefeed) -> None:

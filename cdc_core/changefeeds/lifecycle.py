@@ -129,7 +129,7 @@ class Lifecycle(Finder):
         with self.store.transaction() as connection:
             job = asked_job(connection, name, "own")
             connection.execute(of_job(name).values(owner=owner))
-            record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
+            record_event(connection, name, job.state, f"the owner changed from {job.owner} to {owner}", None)
             add_event(connection, "alter_owner", name, owner=owner, before=job.owner)
             return known_job(connection, name)
 
@@ -159,7 +159,7 @@ class Lifecycle(Finder):
             if done(job):
                 return job
             if verb == "pause" and (job.state in RULES["pause"].does or job.paused_for == "restart"):
-                raise TerminalError(f"{instead}: job '{name}' was resumed meanwhile")
+                raise TerminalError(f"{instead}: job '{name}' was resumed in the meantime")
             if job.is_run and job.state == "pause-requested":
                 self._end_pause(name)
             if job.state in FINISHED | RESTING:
@@ -186,8 +186,8 @@ class Lifecycle(Finder):
                 return
             if mine[0].expires <= now:
                 raise TerminalError(
-                    f"node '{node.name}' has died while it drained; others adopt its jobs, which repeat their last"
-                    " steps"
+                    f"node '{node.name}' died while it was draining; other nodes adopt its jobs and repeat their"
+                    f" last steps"
                 )
             time.sleep(_POLL_INTERVAL_S)
 

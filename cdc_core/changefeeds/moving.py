@@ -34,11 +34,11 @@ class PlannedMove:
     def effect(self) -> str:
         """What becomes of the changes between the two positions."""
         if not self.moves:
-            return "nothing is left out, and nothing comes again"
+            return "nothing is skipped or repeated"
         if self.move.forward and self.move.back:
             return (
-                "changes in between are NOT delivered from sources that go forward, and are delivered again from those"
-                " that go back"
+                "changes in between are NOT delivered by sources that move forward, and are delivered again by"
+                " those that move back"
             )
         return "changes in between are delivered again" if self.move.back else "changes in between are NOT delivered"
 
@@ -84,9 +84,11 @@ class Moving(Finder):
         if progress is None:
             raise ConfigError(f"changefeed '{name}' has not begun yet; the option cursor says where it begins")
         if feed.options.initial_scan == "only":
-            raise ConfigError(f"changefeed '{name}' only scans, and follows no history that has positions")
+            raise ConfigError(f"changefeed '{name}' only scans its tables, so it has no position to move")
         if self.store.rescans.waiting(name, new_slot=True):
-            raise ConfigError(f"changefeed '{name}' begins a new history with its next run, which has one beginning")
+            raise ConfigError(
+                f"changefeed '{name}' has a pending rescan with a new slot; start it once before you move it"
+            )
         feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
         with closing(Parts(feed).open_rangefeed()) as rangefeed:
             try:
@@ -130,8 +132,8 @@ def _require_before_end(feed: ResolvedChangefeed, progress: Progress, move: Move
         read = [state.after(progress.latest) for state, moved in pairs if moved.token != state.token]
     if read and max(read) >= end:
         raise ConfigError(
-            f"changefeed '{feed.name}' cannot be moved back: it was read up to end_time, {end}, and what came again"
-            " would be later; set a later end_time first"
+            f"changefeed '{feed.name}' cannot be moved back: it has already read up to end_time, {end}; set a later"
+            f" end_time first"
         )
 
 

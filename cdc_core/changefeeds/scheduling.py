@@ -160,8 +160,8 @@ def require_schedule_name(name: str) -> None:
     """Return if *name* can be the name of a schedule. Raises: ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"'{name}' is not a valid name of a schedule; use 1 to 25 of the characters A-Z a-z 0-9 _ -, as the time of"
-            " each run is added to it"
+            f"'{name}' is not a valid schedule name; use 1 to 25 of the characters A-Z a-z 0-9 _ -, because the"
+            f" time of each run is appended"
         )
 
 

@@ -50,7 +50,7 @@ def written_key(values: Any) -> str:
 def key_number(text: str) -> Decimal:
     """Return a number of JSON with all of its digits. Raises: ValueError for one that is no finite double."""
     if not math.isfinite(float(text)):
-        raise ValueError(f"{text} is too large, or no number")
+        raise ValueError(f"{text} is too large, or not a number")
     try:
         return Decimal(text)
     except ArithmeticError as error:  # its exponent has too many digits
@@ -102,7 +102,7 @@ class Tracing(Finder):
         there are too many traces already; ConfigError for an unknown table, and for what is out of bounds.
         """
         if key is not None and table is None:
-            raise ConfigError("'key' is a key of one table; name it by 'table'")
+            raise ConfigError("'key' requires 'table'")
         if type(rows) is not int or not 1 <= rows <= MAX_CHANGES:
             raise ConfigError(f"'rows' must be a whole number from 1 to {MAX_CHANGES}")
         try:
@@ -122,7 +122,7 @@ class Tracing(Finder):
         """Return the trace with this number. Raises: UnknownError."""
         found = next((each for each in self.traces(name) if str(each.number) == str(number)), None)
         if found is None:
-            raise UnknownError(f"'{name}' has no such trace; those that are over are forgotten after an hour")
+            raise UnknownError(f"'{name}' has no such trace; finished traces are deleted after an hour")
         return found
 
     def end_trace(self, name: str, number: int | str) -> None:
@@ -176,7 +176,7 @@ def standing_text(store: ProgressStore, known: ChangefeedRecord) -> str:
         parts[0] += f" on node {found.job.node}"
     if mark and found.behind_s is not None:
         moment = shown_moment(mark.to_datetime())
-        parts.append(f"has delivered what was committed until {moment} ({behind_text(found.behind_s)} ago)")
+        parts.append(f"has delivered everything committed up to {moment} ({behind_text(found.behind_s)} ago)")
     paused = shown["paused"]
     reason = paused["reason"] if paused else shown["error"]
     waits = "; ".join(filter(None, (shown["waiting_on"], shown["waiting_for"])))

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     help="How long to wait for a resolved mark after the source was read. Default: 60, and 0 while nothing runs it.",
 )
-@click.option("--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most so many rows.")
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most this many rows."
+)
 @click.option(
     "--temporary-directory",
     "directory",
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Put temporary files here, about the size of the tables. Default: that of the system.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def audit(named: Named, at: str | None, wait: float | None, rows: int, directory: Path | None, as_json: bool) -> int:
     """Compare the rows that the changefeed NAME in FILE has delivered with the rows at its source.
 

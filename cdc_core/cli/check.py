@@ -154,7 +154,7 @@ def check_report(
         found, is_checked = _nodes_found(progress, feed.options.execution_locality)
         report.add("cluster", master, found, is_checked=is_checked)
     elif master and not master.startswith("local"):
-        told = "not asked; cdc run asks each executor before it creates anything"
+        told = "not checked; `cdc run` checks each executor before it creates anything"
         report.add("cluster", master, told, is_checked=False)
     return report
 
@@ -164,7 +164,7 @@ def _nodes_found(progress: ProgressStore | None, locality: str | None) -> tuple[
     found = None if progress is None else progress.cluster.poll()
     names = [] if found is None else [node.name for node in found.within(locality)]
     if found is None or not names:
-        told = "not checked; it runs as a job, made by `cdc create`, on nodes started with `cdc node --cores N`"
+        told = "not checked; it runs as a job, created by `cdc create`, on nodes started with `cdc node --cores N`"
         return told, False
     return f"\n           {counted(found.cores(locality), 'core')} offered to each job on {', '.join(names)}", True
 

@@ -42,7 +42,7 @@ from cdc_core.store.progress import ProgressStore
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False, shell_complete=complete_name)
-@click.option("--owner", metavar="USER", help="Whose job it is. Default: the user of this process.")
+@click.option("--owner", metavar="USER", help="Owner of the job. Default: the user of this process.")
 @click.option("--no-check", is_flag=True, help="Do not connect to the source and the sink.")
 @click.option(
     "--from-state",
@@ -124,14 +124,14 @@ def created_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     "assignments",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Of a job, set this option, Spark property, sink or format. May be repeated.",
+    help="Set this option, Spark property, sink or format of a job. May be repeated.",
 )
-@click.option("--unset", metavar="NAME", multiple=True, help="Of a job, unset this option or Spark property.")
+@click.option("--unset", metavar="NAME", multiple=True, help="Unset this option or Spark property of a job.")
 @click.option(
     "--initial-scan/--no-initial-scan",
     "scan",
     default=None,
-    help="Whether to emit the rows that added tables hold. Default: what the option initial_scan says.",
+    help="Whether to emit the rows that added tables hold. Default: the option initial_scan.",
 )
 @json_option
 def alter(
@@ -156,11 +156,11 @@ def alter(
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
         raise ConfigError(
-            "name the tables to add or to drop, such as --add public.orders --drop public.carts; of a job, also options"
-            " to --set or to --unset"
+            "name the tables to add or to drop, such as --add public.orders --drop public.carts; for a job, also"
+            " options to --set or to --unset"
         )
     if scan is not None and not add:
-        raise ConfigError("--initial-scan and --no-initial-scan are about added tables; name them with --add")
+        raise ConfigError("--initial-scan and --no-initial-scan require --add")
     session = named.session
     if named.store is not None:
         with changefeeds_at(session, named.store) as changefeeds:
@@ -179,7 +179,9 @@ def alter(
         tables = changefeeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
     click.echo(f"changefeed '{changefeed.name}' has the tables {', '.join(tables)} from its next run on")
     if named.store is None and set(changefeed.tables) != set(tables):
-        click.echo(f"{named.file} lists others: change 'tables' there too, because a run from the file takes its list")
+        click.echo(
+            f"{named.file} lists other tables: change 'tables' there too, because a run from the file uses its list"
+        )
     return 0
 
 
@@ -193,7 +195,7 @@ def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     else:
         continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
-    done = "is altered" if altered.is_new else "is unchanged, as it has this already"
+    done = "is altered" if altered.is_new else "is unchanged: it has this already"
     if job.pending is not None and not altered.is_new:
-        done = "has been asked for this already"
+        done = "was already asked for this"
     return f"job '{job.name}' {done}: {altered.change}; {continues}{tables}"

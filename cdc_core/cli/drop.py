@@ -34,10 +34,12 @@ from cdc_core.telemetry.status import size_text
     help="As --store, also where FILE is the name of a pipeline that an installed package publishes. With --orphans,"
     " every store that may know a changefeed of the source; may be repeated.",
 )
-@click.option("--forget-only", is_flag=True, help="Leave the source alone, such as one that no longer exists.")
-@click.option("--orphans", is_flag=True, help="Drop what is left at the source URI of changefeeds that no store knows.")
+@click.option(
+    "--forget-only", is_flag=True, help="Do not connect to the source, for example because it no longer exists."
+)
+@click.option("--orphans", is_flag=True, help="Drop what changefeeds that no store knows have left at the source URI.")
 @click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop this one only. May be repeated.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_option
 @debug_option
 @click.pass_obj
@@ -69,7 +71,7 @@ def drop(
             raise ConfigError("--orphans takes the URI of a source, and neither NAME nor --forget-only nor --store")
         return _drop_orphans(session, file, states, only, yes=yes)
     if only or len(states) > 1:
-        raise ConfigError("--only and a second --state belong to --orphans; a changefeed has one progress store")
+        raise ConfigError("--only and a second --state require --orphans; a changefeed has one progress store")
     named = Named.of(session, file, name, state=states[0] if states else None, store=store)
     verb: Verb = "forget" if forget_only else "drop"
     is_job = named.store is not None and _is_job(named, verb)
@@ -105,7 +107,7 @@ def _at_source(planned: PlannedDrop, feed: ResolvedChangefeed | None) -> str:
     if feed is not None:
         what = "whatever the changefeed created there"
         if planned.created is not None:
-            what = "; ".join(map(_text, planned.created)) or "nothing, it has nothing there"
+            what = "; ".join(map(_text, planned.created)) or "nothing; it has nothing there"
         return f"dropped at the source {feed.shown_source}: {what}"
     if job.state not in REVERTED:
         return f"left at the source {sources}: whatever it created there"

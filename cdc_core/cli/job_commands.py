@@ -24,9 +24,9 @@ job_store_option = click.option(
     "--store",
     metavar="DIR|URL",
     envvar=STORE_VARIABLE,
-    help=f"The store of the jobs, the one that the nodes have. Default: the environment variable {STORE_VARIABLE}.",
+    help=f"The progress store of the jobs and their nodes. Default: the environment variable {STORE_VARIABLE}.",
 )
-wait_option = click.option("--wait", is_flag=True, help="Return when it is done, not when it is requested.")
+wait_option = click.option("--wait", is_flag=True, help="Wait until it is done.")
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def adoption_text(changefeeds: Changefeeds, job: JobRecord) -> str:
         return f"node {job.node} runs it"
     if changefeeds.may_be_adopted(job):
         return "a node will adopt it"
-    return "no node that matches it is alive, and the first one that starts runs it"
+    return "no matching node is alive; the first one that starts runs it"
 
 
 def user_name() -> str:
@@ -63,22 +63,22 @@ def user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:  # a container may run as a number
-        raise ConfigError("this process's user has no name; set LOGNAME, or use --owner") from error
+        raise ConfigError("the user of this process has no name; set LOGNAME, or use --owner") from error
 
 
 def require_owner(owner: str) -> str:
     """Return *owner*. Raises: ConfigError when it is no name."""
     if not owner.strip() or len(owner) > _MAX_OWNER_LENGTH:
-        raise ConfigError(f"'{owner}' is not a name of an owner; use 1 to {_MAX_OWNER_LENGTH} characters")
+        raise ConfigError(f"'{owner}' is not a valid owner; use 1 to {_MAX_OWNER_LENGTH} characters")
     return owner
 
 
 def by_user() -> str:
     """Return who asks for a change, for the history of a job."""
     try:
-        return f"asked for by {user_name()}"
+        return f"requested by {user_name()}"
     except ConfigError:
-        return f"asked for by user {os.getuid()}"
+        return f"requested by user {os.getuid()}"
 
 
 def echo_job(session: CliSession, changefeeds: Changefeeds, job: JobRecord, text: str, *, as_json: bool) -> None:
@@ -96,7 +96,7 @@ def agreed(question: str, *, yes: bool, declined: str = "nothing was removed") -
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise ConfigError("this must be confirmed, and the standard input is not a terminal; use --yes")
+        raise ConfigError("this needs confirmation, and standard input is not a terminal; use --yes")
     if click.confirm(question):
         return True
     click.echo(declined)

@@ -22,7 +22,9 @@ from cdc_core.cli.session import CliSession, debug_option, json_option
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING, JobRecord
 
-_reason_option = click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
+_reason_option = click.option(
+    "--reason", metavar="TEXT", help="Reason, shown by `cdc show` and in the history of the job."
+)
 
 
 @click.command
@@ -96,7 +98,7 @@ def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
 @click.command
 @click.argument("name", metavar="NAME", shell_complete=complete_name)
 @_reason_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @wait_option
 @job_store_option
 @json_option
@@ -163,5 +165,5 @@ def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json
         if as_json:
             session.echo_json(changefeeds.node(found).to_json())
         else:
-            click.echo(f"node '{node}' has ended" if wait else f"node '{node}' drains and ends")
+            click.echo(f"node '{node}' has ended" if wait else f"node '{node}' is draining and will end")
     return 0

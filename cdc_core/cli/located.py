@@ -30,7 +30,7 @@ from cdc_core.store.verbs import Verb
 
 STATE_DIRECTORY = ".cdc"
 STORE_VARIABLE = "CDC_STORE"
-_BOTH = "--store says where progress is stored, and --state too; remove --state"
+_BOTH = "--store and --state exclude each other; remove --state"
 _OF_ALL = ("state", "store", "debug")
 """Options that the help of a command has behind its own."""
 
@@ -43,7 +43,7 @@ store_option = click.option(
     "--store",
     metavar="DIR|URL",
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. FILE is then a path, such as"
-    " shop.toml or ./shop, or else the name of a changefeed whose definition is there. Default: .cdc beside FILE;"
+    " shop.toml or ./shop, or else the name of a changefeed in that store. Default: .cdc beside FILE;"
     " for a name, the environment variable CDC_STORE.",
 )
 """The option of a command with FILE, for `Named.of`."""
@@ -81,7 +81,7 @@ class Named:
         """
         if store is not None and file is not None and _is_path(file):
             if not has_state:
-                raise ConfigError(f"'{file}' is a file, of which this command needs no progress; remove --store")
+                raise ConfigError(f"'{file}' is a file, and this command reads no progress of it; remove --store")
             if state is not None:
                 raise ConfigError(_BOTH)
             state, store = store, None
@@ -90,7 +90,7 @@ class Named:
         if store is not None and state is not None:
             raise ConfigError(_BOTH)
         if store is not None and name is not None:
-            raise ConfigError(f"--store takes one name, and '{name}' is given too; write `--store DIR|URL NAME`")
+            raise ConfigError(f"--store takes one name, and '{name}' is a second one; write `--store DIR|URL NAME`")
         return cls(session=session, file=file, name=name, state=state, store=store)
 
     def each(self) -> list[Named]:
@@ -300,8 +300,8 @@ def require_known(store: ProgressStore, name: str, *, option: str) -> Changefeed
 def require_store(store: ProgressStore, *, option: str = "--state") -> None:
     """Return when *store* exists and works; create nothing. Raises: ConfigError."""
     if not store_exists(store.url):
-        remedy = f"use {option} to say where its progress is stored"
+        remedy = f"name its progress store with {option}"
         if option == "--store":
-            remedy = "`cdc create` and `cdc node` make one; correct --store"
+            remedy = "correct --store, or create one with `cdc create` or `cdc node`"
         raise ConfigError(f"there is no progress store '{store.shown}'; {remedy}")
     store.open()

@@ -19,21 +19,21 @@ atexit.register(gc.freeze)
 
 _SECTIONS = {
     "Set up and try": {
-        "demo": ("plugins:demo", "Show a changefeed at work, without any setup."),
+        "demo": ("plugins:demo", "Run a demo changefeed."),
         "plugins": ("plugins:plugins", "List the installed sources, encoders, sinks and functions."),
         "options": ("plugins:options", "Explain the options of a source, an encoder, a sink or the changefeed."),
         "check": ("check:check", "Check that a changefeed can run; change nothing."),
         "explain": ("explain:explain", "Show what a query reads, and how Spark evaluates it."),
         "preview": ("watch:preview", "Show the messages that a changefeed would send; send nothing."),
-        "watch": ("watch:watch", "Print the changes of tables as they come; no sink, nothing is saved."),
+        "watch": ("watch:watch", "Print the changes of tables as they happen, without a sink; save nothing."),
     },
     "Changefeeds": {
         "run": ("run:run", "Run a changefeed."),
-        "show": ("show:show", "Show what the progress store knows of changefeeds."),
+        "show": ("show:show", "Show the state and the progress of changefeeds."),
         "pause": ("lifecycle:pause", "Pause a changefeed or job."),
         "resume": ("lifecycle:resume", "Resume a paused changefeed or job."),
-        "alter": ("create:alter", "Change the tables of a changefeed, or anything of a job."),
-        "rescan": ("repeating:rescan", "Emit a table, or a part of it, again."),
+        "alter": ("create:alter", "Change the tables of a changefeed, or the definition of a job."),
+        "rescan": ("repeating:rescan", "Emit a table, or part of it, again."),
         "move": ("repeating:move", "Move a stopped changefeed to another position at its source."),
         "drop": ("drop:drop", "Remove a changefeed from its source and from the progress store."),
         "replay-dead-letters": ("repeating:replay_dead_letters", "Send dead letters to the sink again."),
@@ -41,7 +41,7 @@ _SECTIONS = {
     "Jobs, which nodes run": {
         "create": ("create:create", "Create a job: a changefeed that nodes run."),
         "jobs": ("jobs:jobs", "List the jobs."),
-        "cancel": ("lifecycle:cancel", "End a job for good."),
+        "cancel": ("lifecycle:cancel", "Cancel a job for good."),
         "owner": ("lifecycle:owner", "Give a job another owner."),
         "schedule": ("schedule:schedule", "Run a changefeed as a scan at the times of a cron expression."),
         "sql": ("sql:sql", "Create, change and list jobs by CockroachDB's statements."),
@@ -49,13 +49,13 @@ _SECTIONS = {
     "Nodes and servers": {
         "node": ("node:node", "Run jobs as a node, until it is drained."),
         "nodes": ("jobs:nodes", "List the nodes."),
-        "drain": ("lifecycle:drain", "Have a node hand over its jobs and end."),
+        "drain": ("lifecycle:drain", "Make a node hand over its jobs and end."),
         "serve": ("serving:serve", "Serve the REST interface, the page and metrics."),
-        "token": ("token:token", "Make a token for a server."),
+        "token": ("token:token", "Create a token for a server."),
         "pack": ("pack:pack", "Pack plugins and libraries for the executors of a cluster."),
         "worker-resources": (
             "locality:worker_resources_command",
-            "Say where a worker of a standalone Spark cluster is.",
+            "Declare the locality of a worker of a standalone Spark cluster.",
         ),
     },
     "Diagnostics": {
@@ -75,7 +75,7 @@ _SECTIONS = {
     sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 success, 1 the changefeed failed, 2 wrong usage or configuration, 130 interrupted. "
-    "`cdc docs command-line` explains completion by the shell.",
+    "`cdc docs command-line` explains shell completion.",
 )
 @click.version_option(package_name="cdc-core", prog_name="cdc")
 def cdc() -> None:

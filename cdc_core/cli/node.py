@@ -78,7 +78,7 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
 def _settings(given: dict[str, Any]) -> NodeSettings:
     values = given_options(NodeSettings, given)
     if "store" not in values:
-        raise ConfigError("say which progress store the node joins: --store URL, or the variable CDC_STORE")
+        raise ConfigError("the node needs a progress store: use --store URL, or set CDC_STORE")
     values["store"] = state_of(Path(), values["store"])[1]
     name = values.setdefault("name", socket.gethostname())
     values.setdefault("directory", f".cdc/nodes/{name}")

@@ -26,10 +26,10 @@ _MAX_SHOWN = 20
     "to",
     metavar="POSITION",
     required=True,
-    help="now, a time such as 2026-01-31T12:00:00Z, or a position of the source's own, such as a PostgreSQL LSN.",
+    help="now, a time such as 2026-01-31T12:00:00Z, or a position of the source, such as a PostgreSQL LSN.",
 )
-@click.option("--source", metavar="URI", help="Of several sources, the one to move, as `cdc show` writes it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--source", metavar="URI", help="The source to move, if there are several, as `cdc show` writes it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def move(named: Named, to: str, source: str | None, yes: bool) -> int:
     """Have the next run of the changefeed NAME in FILE start from another position of its source's history.
 
@@ -66,8 +66,8 @@ def _index(sources: Sequence[str], source: str) -> int:
 
 @changefeed_command(has_name=False)
 @click.argument("words", metavar="[NAME] TABLE", nargs=-1)
-@click.option("--where", metavar="PREDICATE", help="Only the rows that this selects, in the source's SQL.")
-@click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, in place of TABLE.")
+@click.option("--where", metavar="PREDICATE", help="Only the rows that match this condition, in the SQL of the source.")
+@click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, instead of TABLE.")
 @click.option(
     "--new-slot",
     is_flag=True,
@@ -94,8 +94,8 @@ def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: 
             changefeeds.begin_anew(feed, state_dir=state_dir)
             click.echo(
                 f"changefeed '{feed.name}': the next run begins a new history at the source and emits all rows of all"
-                f" tables again. Rows that were deleted meanwhile are not emitted: `cdc show` then tells the timestamp"
-                " below which rows no longer exist"
+                f" tables again. Rows that were deleted meanwhile are not emitted: `cdc show` then shows the"
+                f" timestamp below which rows no longer exist"
             )
             return 0
         wanted = changefeeds.rescan(feed, table=table, where=where)

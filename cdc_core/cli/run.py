@@ -50,7 +50,7 @@ def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp:
     for changefeed, _, _, definition in found:
         feeds.append(pin(resolved(session, changefeed), locality))
         if changes := changed_plugins(definition, feeds[-1].stored):
-            log.warning("changefeed '%s' runs with other versions of its plugins: %s", feeds[-1].name, changes)
+            log.warning("changefeed '%s' runs with different versions of its plugins: %s", feeds[-1].name, changes)
     session.mask_uri(url)
     with progress_at(url) as progress:  # before anything is started for them
         for feed in feeds:
@@ -141,7 +141,7 @@ def _tell_place(supervisor: Supervisor) -> None:
     elif status.scan is not None:
         place = f"continues the scan at {status.scan.done:,} of {status.scan.total:,} {status.scan.unit}"
     else:
-        place = "begins where this one began"
+        place = "starts where this one started"
     again = "" if outcome.kind == "stopped" else ", and repeats what was delivered later"
     log.info("changefeed '%s': the next run %s%s", name, place, again, extra={"changefeed": name})
 

@@ -45,16 +45,16 @@ def schedule() -> None:
     type=click.Choice(get_args(OnPreviousRunning)),
     default="wait",
     show_default=True,
-    help="What to do while the run before has not ended: start another one, skip this one, or wait for the end.",
+    help="What to do if the previous run has not ended: start another one, skip this one, or wait for its end.",
 )
 @click.option(
     "--on-execution-failure",
     type=click.Choice(get_args(OnExecutionFailure)),
     default="reschedule",
     show_default=True,
-    help="What to do after a run that failed: retry a minute later, run at the next time, or pause the schedule.",
+    help="What to do after a failed run: retry a minute later, run at the next time, or pause the schedule.",
 )
-@click.option("--owner", metavar="USER", help="Whose its jobs are. Default: the user of this process.")
+@click.option("--owner", metavar="USER", help="Owner of its jobs. Default: the user of this process.")
 @job_store_option
 @json_option
 @debug_option
@@ -119,7 +119,7 @@ def list_(session: CliSession, store: str | None, as_json: bool) -> int:
 
 @schedule.command(short_help="Start no more runs of a schedule.")
 @click.argument("name")
-@click.option("--reason", default="asked for", show_default=True, help="Why, as `cdc schedule list` shows it.")
+@click.option("--reason", default="requested", show_default=True, help="Reason, shown by `cdc schedule list`.")
 @job_store_option
 @json_option
 @debug_option
@@ -131,7 +131,7 @@ def pause(session: CliSession, name: str, reason: str, store: str | None, as_jso
     return 0
 
 
-@schedule.command(short_help="Let a paused schedule run again.")
+@schedule.command(short_help="Resume a paused schedule.")
 @click.argument("name")
 @job_store_option
 @json_option

@@ -77,7 +77,7 @@ def serving(
     if listen is None:
         typed = [option_flag(name) for name in values if name not in _VARIABLES or _VARIABLES[name] not in os.environ]
         if typed:
-            raise ConfigError(f"{typed[0]} says who may ask a server, and there is none; add --listen HOST:PORT")
+            raise ConfigError(f"{typed[0]} requires --listen HOST:PORT")
         yield None
         return
     with needing(*_LIBRARIES, otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
@@ -101,7 +101,7 @@ def serving(
             store, lambda report: deployment.changefeeds.feed(report.known.name, report.known.definition)
         )
         with WebServer(app, access) as server:
-            log.info("this server is at %s", server.url)
+            log.info("serving at %s", server.url)
             with meter if node is None else nullcontext():  # a node has its own
                 yield server.url
 

@@ -44,7 +44,7 @@ def show(named: Named, as_json: bool) -> int:
     with named.read() as (changefeeds, wanted):
         found = changefeeds.records() if wanted is None else [changefeeds.known(wanted)]
         if not (found or as_json):
-            click.echo(f"the progress store {changefeeds.store.shown} knows no changefeed")
+            click.echo(f"there are no changefeeds in the progress store {changefeeds.store.shown}")
         for index, each in enumerate(map(changefeeds.report_of, found)):
             if as_json:
                 session.echo_json(each.to_json())
@@ -121,7 +121,7 @@ def _state(report: Report, shown: dict[str, Any]) -> str:
     if report.is_alive:
         return f"{shown['phase'] if report.retrying is None else 'retrying'} {where}"
     if status.values.get("phase") not in ENDINGS:
-        return f"not heard from since {shown_moment(status.written_at)}, then {shown['phase']} {where}"
+        return f"silent since {shown_moment(status.written_at)}; was {shown['phase']} {where}"
     return f"{shown['phase']} at {shown_moment(status.written_at)} {where}"
 
 
@@ -132,7 +132,7 @@ def _rescan(shown: dict[str, Any]) -> str:
     if shown["new_slot"]:
         what += ", with a new slot"
     if shown["state"] == "waiting":
-        return f"{what}: asked for at {shown_moment(datetime.fromisoformat(shown['asked_at']))}, has not begun"
+        return f"{what}: requested at {shown_moment(datetime.fromisoformat(shown['asked_at']))}, not started"
     return f"{what}: {shown['state']}, all its rows are later than {shown['began']}"
 
 
@@ -186,10 +186,14 @@ def _waiting(shown: dict[str, Any]) -> str:
 
 
 @changefeed_command(has_file=False)
-@click.option("--since", metavar="TIME", help="Only what happened since then: 1h30m ago, or at 2026-05-04T10:00:00Z.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Only events since then: a duration such as 1h30m, or a time such as 2026-05-04T10:00:00Z.",
+)
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind. May be repeated.")
 @click.option(
-    "--limit", type=click.IntRange(1), help=f"Only so many of the latest. Default: {_LATEST}, or all --since."
+    "--limit", type=click.IntRange(1), help=f"Only this many of the latest. Default: {_LATEST}, or all --since."
 )
 @click.option("--follow", is_flag=True, help="Wait for more until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as one line of JSON.")
@@ -227,7 +231,7 @@ def since_of(text: str, *, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"--since: '{text}' is no time; write a duration such as 1h30m, or a moment such as 2026-05-04T10:00:00Z"
+            f"--since: '{text}' is not a time; write a duration such as 1h30m, or a time such as 2026-05-04T10:00:00Z"
         ) from None
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 

@@ -57,14 +57,14 @@ from cdc_core.store.verbs import Verb as JobVerb
     multiple=True,
     help="The database that CREATE watches. May be repeated, for databases that have the same tables.",
 )
-@click.option("--owner", metavar="USER", help="Whose the created jobs are. Default: the user of this process.")
+@click.option("--owner", metavar="USER", help="Owner of the created jobs. Default: the user of this process.")
 @click.option(
     "--format",
     "how",
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="How to print rows; json is one object a line.",
+    help="How to print rows; json is one object per line.",
 )
 @job_store_option
 @debug_option
@@ -89,7 +89,7 @@ def sql(
     and --file, they are read from the standard input; on a terminal, one after the other.
     """
     if statements is not None and file is not None:
-        raise ConfigError("statements are given, and --file too; remove one of them")
+        raise ConfigError("give either statements or --file, not both")
     directory = Path() if file is None else Path(file).parent
     target = SqlTarget(sources=sources, store=store, owner=owner, directory=directory.absolute())
     if statements is None and file is None and sys.stdin.isatty():
@@ -122,7 +122,7 @@ def _run(session: CliSession, target: SqlTarget, each: Parsed, how: Format, *, a
         result = execute(session, target, each.statement)
     except CdcError:
         if not alone:
-            click.echo(f"the statement of line {each.line} failed, and those after it were not executed", err=True)
+            click.echo(f"the statement on line {each.line} failed; those after it were not executed", err=True)
         raise
     for notice in result.notices:
         click.echo(session.masked(f"NOTICE: {notice}"), err=True)

@@ -18,7 +18,7 @@ _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` 
 
 @click.command
 @click.argument("name")
-@click.option("--role", type=click.Choice(["view", "operate", "admin"]), required=True, help="What its owner may do.")
+@click.option("--role", type=click.Choice(["view", "operate", "admin"]), required=True, help="Role of its owner.")
 @click.option("--tokens", metavar="FILE", envvar="CDC_TOKENS", required=True, help="The file of the server's tokens.")
 @debug_option
 @click.pass_obj
@@ -34,7 +34,7 @@ def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noq
         raise ConfigError(f"'{name}' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")
     known = read_callers(path) if path.exists() else []
     if any(caller.name == name for caller in known):
-        raise ConfigError(f"--tokens {path}: '{name}' is there already; delete its line first, or choose another name")
+        raise ConfigError(f"--tokens {path}: '{name}' exists already; delete its line first, or choose another name")
     made = f"cdc_{secrets.token_urlsafe(_BYTES)}"
     _append(path, f"{name} {role} {token_hash(made)}\n")
     click.echo(made)

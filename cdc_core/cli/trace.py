@@ -40,7 +40,7 @@ _STANDING_S = 5.0
     type=click.IntRange(1, MAX_CHANGES),
     default=ROWS,
     show_default=True,
-    help=f"End after so many changes; at most {MAX_CHANGES}.",
+    help=f"End after this many changes; at most {MAX_CHANGES}.",
 )
 @click.option(
     "--timeout",
@@ -62,7 +62,7 @@ def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: 
     """
     wanted = None if key is None else checked_key(key)
     if key is not None and table is None:
-        raise ConfigError("--key is a key of one table; name it with --table")
+        raise ConfigError("--key requires --table")
     try:
         trace_seconds(timeout)
     except ValueError as error:
@@ -106,7 +106,7 @@ def _follow(session: CliSession, changefeeds: Changefeeds, traced: Trace, name: 
             if not change.complete:
                 show(change)
     if not traced.changes:
-        click.echo("no such change was read in this time", err=True)
+        click.echo("no such change was read in time", err=True)
     return 0 if any(change.complete for change in traced.changes) else 1
 
 

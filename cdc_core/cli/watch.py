@@ -44,7 +44,7 @@ _POLL_INTERVAL_S = 0.5
 @click.option(
     "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set this option of the changefeed. Repeatable."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line instead of CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line instead of CSV.")
 @store_option
 @debug_option
 @click.pass_obj
@@ -121,7 +121,7 @@ def _chosen(
         if source is None:
             raise ConfigError("name a FILE with a changefeed, or a --source with --table or --query")
         if store is not None:
-            raise ConfigError("--store takes the name of a changefeed that is there; remove --store or --source")
+            raise ConfigError("--store takes the name of a changefeed in that store; remove --store or --source")
         session.mask_uri(source)
         return Changefeed(name="watch", source=source, tables=tables, query=query)
     if source is not None or tables or query is not None:
@@ -164,7 +164,7 @@ def _is_json(text: str) -> bool:
 
 
 @changefeed_command(environment="of definitions", has_state=False)
-@click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after so many rows.")
+@click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after this many rows.")
 @click.option(
     "--live/--from-scan",
     default=False,

@@ -47,7 +47,7 @@ class Alteration:
             _require_alterable(name)
         for name in unset:
             if name in found:
-                raise ConfigError(f"'{name}' is to be set and unset; keep one of them")
+                raise ConfigError(f"'{name}' is both set and unset; keep one of them")
             if name in ("sink", "format"):
                 raise ConfigError(f"'{name}' cannot be unset; set another one with --set {name}=VALUE")
         return cls(add=add, drop=drop, set=found, unset=unset)
@@ -64,7 +64,7 @@ class Alteration:
         unhashed = False
         if self.add or self.drop:
             if written.get("query"):
-                raise ConfigError("the query names the one table of the changefeed; create another job for others")
+                raise ConfigError("a changefeed with a query has one table; create another job for other tables")
             remaining = changed_tables(tables, self.add, self.drop, schema)
             changed["tables"] = escaped(remaining)
             if "table" in changed:
@@ -174,7 +174,7 @@ def assigned(assignments: Sequence[str]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not (name and equals):
-            raise ConfigError(f"--set {assignment}: this sets nothing; write --set NAME=VALUE")
+            raise ConfigError(f"--set {assignment}: it has no value; write --set NAME=VALUE")
         if name in found:
             raise ConfigError(f"--set {name} is given twice; keep one of them")
         found[name] = value

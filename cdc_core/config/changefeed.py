@@ -22,9 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 def require_name(name: str) -> None:
     """Return if *name* can be the name of a changefeed. Raises: ConfigError."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"'{name}' is not a valid name of a changefeed; use 1 to 40 of the characters A-Z a-z 0-9 _ -"
-        )
+        raise ConfigError(f"'{name}' is not a valid changefeed name; use 1 to 40 of the characters A-Z a-z 0-9 _ -")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -93,7 +91,9 @@ class Changefeed:
         tables = tuple(self.tables)
         if self.query is None:
             if self.functions:
-                raise ConfigError(f"changefeed '{self.name}' has functions and no query that could call them; set one")
+                raise ConfigError(
+                    f"changefeed '{self.name}' has functions but no query that could call them; set a query"
+                )
             return tables
         if not isinstance(self.query, str):
             raise ConfigError(f"changefeed '{self.name}': query must be a string")
@@ -112,7 +112,7 @@ class Changefeed:
 
     def _check_sections(self) -> None:
         if not isinstance(self.table, Mapping):
-            raise ConfigError(f"changefeed '{self.name}': table must hold a section for each table that it names")
+            raise ConfigError(f"changefeed '{self.name}': 'table' must have a section for each table that it names")
         if self.table and self.query is not None:
             raise ConfigError(
                 f"changefeed '{self.name}' has a query and a section of table {next(iter(self.table))}; put columns and"
@@ -132,7 +132,7 @@ class Changefeed:
             raise ConfigError(f"changefeed '{self.name}': source must be a URI, or a list of URIs")
         if len(self.sources) > MAX_SHARDS:
             raise ConfigError(
-                f"changefeed '{self.name}' has {len(self.sources):,} sources, and the most is {MAX_SHARDS:,}; divide"
+                f"changefeed '{self.name}' has {len(self.sources):,} sources; the maximum is {MAX_SHARDS:,}; divide"
                 " them among several changefeeds"
             )
         for index, uri in enumerate(self.sources):

@@ -77,7 +77,7 @@ class ChangefeedOptions:
     )
     unordered: bool = option(
         False,
-        doc="Do without the order of the changes of a row, which key_column cannot keep. Excludes `resolved`.",
+        doc="Allow the changes of a row to arrive out of order. Required by key_column. Excludes `resolved`.",
     )
     key_column: str | None = option(
         None,
@@ -161,7 +161,7 @@ class ChangefeedOptions:
         " retry can cure. Outages do not count: a source or sink that is out of reach or busy is waited for.",
     )
     give_up_after: Duration = option(
-        Duration(600.0), doc="How long after the first of these failures the changefeed tries again in any case."
+        Duration(600.0), doc="Keep retrying for at least this long after the first of these failures."
     )
     mask_key: str | None = option(
         None,
@@ -171,8 +171,8 @@ class ChangefeedOptions:
     )
     executor_wait: Duration = option(
         Duration(60.0),
-        doc="On a cluster: longest time without an executor. A run that gets none at its start ends then. Later it"
-        " says so and waits.",
+        doc="On a cluster: longest time without an executor. A run that gets none at its start ends; later it logs"
+        " that and keeps waiting.",
     )
 
     log_slow: Duration | None = option(
@@ -191,9 +191,8 @@ class ChangefeedOptions:
     )
     placement: Literal["leaseholder", "random", "balanced_simple"] | None = option(
         None,
-        doc="Of a source that keeps replicas: which of its nodes a range is read near. That of the leaseholder, which"
-        " is the default; that of a random replica; or that of a random replica, with the ranges then spread evenly"
-        " over these nodes.",
+        doc="Which replica of a range to read from, if the source keeps replicas: the leaseholder, which is the"
+        " default; a random replica; or a random replica, with the ranges spread evenly over the nodes.",
     )
     gc_protect_expires_after: Duration = option(
         Duration(4 * 86_400.0),

@@ -57,8 +57,8 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
     _refuse_impossible(f"changefeed '{changefeed.name}'", options, resolved.encoder.registration, SINKLESS, host)
     if SHAPES[options.envelope].events and options.cloudevents_mode == "binary":
         raise OptionError(
-            f"changefeed '{changefeed.name}': cloudevents_mode 'binary' has attributes in headers, which messages that"
-            " are taken directly do not have; set cloudevents_mode = 'structured'"
+            f"changefeed '{changefeed.name}': cloudevents_mode 'binary' puts attributes into headers, and messages"
+            f" without a sink have none; set cloudevents_mode = 'structured'"
         )
     return dataclasses.replace(
         resolved,
@@ -159,7 +159,7 @@ def _not_used(name: str, host: PluginHost) -> str:
         component: Component[Any] = Component(registration=registration)
         with contextlib.suppress(ConfigError):
             if name in option_names(component.load_options()):
-                return f", which is one of {component.owner}, and that is not used here; remove it"
+                return f", which belongs to {component.owner}, and that is not used here; remove it"
     return ""
 
 
@@ -245,7 +245,7 @@ def _refuse_impossible(
         )
     if encoder.scans_only and options.initial_scan != "only":
         raise OptionError(
-            f"{owner}: format '{encoder.name}' has no place for deletes and resolved marks; set initial_scan = 'only',"
+            f"{owner}: format '{encoder.name}' cannot represent deletes and resolved marks; set initial_scan = 'only',"
             " or choose another format"
         )
     if options.key_column is not None and sink.output != "messages":
@@ -310,7 +310,8 @@ def _refuse_about_topics(
     routes = changefeed.query is not None and parse_query(changefeed.query, tuple(changefeed.functions.items())).routes
     if routes and not sink.routes:
         raise OptionError(
-            f"{owner}: its query gives rows a cdc_topic, which sink '{sink.name}' does not obey; choose another sink,"
+            f"{owner}: its query gives rows a cdc_topic, which sink '{sink.name}' does not support; choose another"
+            f" sink,"
             " or another name for that column"
         )
     shared = "a cdc_topic" if routes else "a value of key_column" if options.key_column is not None else None

@@ -71,7 +71,7 @@ class Routing:
         if not value:
             return QUERY, f"its {TOPIC_COLUMN} is empty"
         if len(value) > MAX_TOPIC_BYTES:
-            return QUERY, f"its {TOPIC_COLUMN} has {len(value)} bytes, and {MAX_TOPIC_BYTES} are allowed"
+            return QUERY, f"its {TOPIC_COLUMN} has {len(value)} bytes; the maximum is {MAX_TOPIC_BYTES}"
         try:
             topic = value.decode()
         except UnicodeDecodeError:

@@ -181,8 +181,8 @@ def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, sch
     if feed.output == "files":
         if f"{data_place}/".startswith(f"{letters_place}/") or f"{letters_place}/".startswith(f"{data_place}/"):
             raise ConfigError(
-                f"changefeed '{feed.name}' would write its dead letters, {masked_uri(letters.destination)}, among the"
-                f" files of its sink, {masked_uri(feed.destination)}; give them a directory beside it"
+                f"changefeed '{feed.name}' would write its dead letters to {masked_uri(letters.destination)}, among"
+                f" the files of its sink, {masked_uri(feed.destination)}; use a directory beside it"
             )
         return
     with (

@@ -74,12 +74,12 @@ class SlowCalls:
             going_on.add(key)
             why = "" if task.repeat is None else f": {self._masked(task.repeat.reason)}"
             log.warning(
-                "changefeed '%s': slow: a %s (process %d) has waited for %s for %.1f s%s",
+                "changefeed '%s': slow: %s (process %d) has been waiting %.1f s for %s%s",
                 self._name,
                 task.role,
                 task.process,
-                self._owners[task.stage],
                 task.for_s,
+                self._owners[task.stage],
                 why,
             )
         for key in self._calls.keys() - going_on:
@@ -88,7 +88,7 @@ class SlowCalls:
     def _end(self, key: tuple[str, int, int], now: float) -> None:
         call, (role, process, _) = self._calls.pop(key), key
         log.warning(
-            "changefeed '%s': slow: a %s (process %d) goes on after %.1f s of waiting for %s",
+            "changefeed '%s': slow: %s (process %d) resumed after waiting %.1f s for %s",
             self._name,
             role,
             process,

@@ -85,7 +85,7 @@ def at_work(path: Path, *, run_dir: Path) -> Iterator[None]:
     try:
         fcntl.flock(file, fcntl.LOCK_SH)
         if _newer_than(run_dir):
-            raise RetryableError(f"attempt {run_dir.name} was replaced by a newer one; its tasks do nothing more")
+            raise RetryableError(f"attempt {run_dir.name} was superseded; its tasks have stopped")
         yield
     finally:
         os.close(file)

@@ -131,7 +131,7 @@ class HistoryMeter:
         """Log *why* it cannot be measured, if that is new."""
         if why and why != self._complaints.get(name):
             log.warning(
-                "changefeed '%s': what its source retains is not measured now: %s",
+                "changefeed '%s': cannot measure what its source retains: %s",
                 name,
                 why,
                 extra={"changefeed": name},

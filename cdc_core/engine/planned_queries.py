@@ -37,8 +37,8 @@ def _check_key_column(query: BoundQuery | None, column: str | None) -> None:
         raise refusal(
             query.text,
             output.at,
-            f"key_column cannot name '{column}', because it is another value than the primary key's column of that name"
-            "; give it another name, which key_column then names",
+            f"key_column = '{column}': the query computes a new value under the name of a primary-key column; rename it"
+            " in the query and in key_column",
         )
 
 

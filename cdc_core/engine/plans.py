@@ -108,18 +108,18 @@ class Plans:
             return None
         self.first_began_before = True
         if plan.repeats >= _MAX_REPEATS:
-            log.info("step %d of attempt %d is planned anew: it failed too often", plan.step, plan.epoch)
+            log.info("planning step %d of attempt %d again: it failed too often", plan.step, plan.epoch)
             return None
         if plan.setting != self._own_setting():
-            log.info("step %d of attempt %d is planned anew: an option or a version changed", plan.step, plan.epoch)
+            log.info("planning step %d of attempt %d again: an option or a version changed", plan.step, plan.epoch)
             return None
         with self._cutting_as(plan) as planner:
             slices = planner.repeat(start, plan.end, after=after)
         if slices is None or _digest(slices, blocked) != plan.slices:
-            log.info("step %d of attempt %d is planned anew: its slices would differ", plan.step, plan.epoch)
+            log.info("planning step %d of attempt %d again: its slices would differ", plan.step, plan.epoch)
             return None
         self._save(replace(plan, repeats=plan.repeats + 1))
-        log.info("step %d of attempt %d is repeated", plan.step, plan.epoch)
+        log.info("repeating step %d of attempt %d", plan.step, plan.epoch)
         return RepeatedStep(step=plan.step, end=plan.end, planned_by=plan.epoch, slices=slices)
 
     def save(self, plan: SavePlan) -> None:

@@ -99,7 +99,7 @@ class Pausing:
                     self._show(pause)
                 if outage is None:
                     return
-                self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", outage)
+                self._complain("changefeed '%s' is paused, but the pause is not saved for the next run: %s", outage)
                 if not retry or self._stop.wait(_POLL_S):
                     return
 

@@ -81,6 +81,8 @@ def _with_new_history(feed: ResolvedChangefeed, store: ProgressStore, progress: 
     store.progress.save(feed.name, feed.epoch, progress)
     store.rescans.begin(feed.name, feed.epoch, [found.number for found in waiting], began)
     log.info(
-        "changefeed '%s': the source keeps its history anew; all tables are read again, after %s", feed.name, began
+        "changefeed '%s': the source started a new history; rescanning all tables, whose rows get timestamps after %s",
+        feed.name,
+        began,
     )
     return progress

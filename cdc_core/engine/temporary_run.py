@@ -99,8 +99,8 @@ def temporary(feed: ResolvedChangefeed) -> ResolvedChangefeed:
     """Return *feed* for a run that leaves nothing behind, under a new identity. Raises: ConfigError."""
     if not feed.rangefeed.registration.temporary:
         raise ConfigError(
-            f"changefeed '{feed.name}': source '{feed.rangefeed.name}' cannot be read without leaving something behind"
-            " there; run the changefeed with a sink such as file:///tmp/out, and drop it afterwards"
+            f"changefeed '{feed.name}': source '{feed.rangefeed.name}' does not support temporary changefeeds; run"
+            f" the changefeed with a sink such as file:///tmp/out, and drop it afterwards"
         )
     options = replace(feed.options, give_up_after=Duration(0.0))  # people wait: after max_attempts at the latest
     feed = replace(feed, options=options, parallelism=_PARALLELISM, temporary=True)

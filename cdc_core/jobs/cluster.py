@@ -71,8 +71,8 @@ class Cluster:
             and not sqlite_file(settings.store)
         ):
             log.warning(
-                "node '%s' reaches the store at %s, where no other host reaches the node; give it --address if the"
-                " cluster has other hosts",
+                "node '%s' reaches the store from %s, an address that other hosts cannot reach; set --address if"
+                " the cluster has other hosts",
                 settings.name,
                 address,
             )
@@ -98,7 +98,7 @@ class Cluster:
         assert self._secret is not None
         slot = self._store.cluster.take_slot(feed.name, count=SLOTS)
         if slot is None:
-            raise ConfigError(f"{SLOTS} changefeeds run across the nodes already, and no more can")
+            raise ConfigError(f"{SLOTS} changefeeds run across the nodes already, which is the maximum")
         return application_settings(
             feed.spark,
             master=record.url,
@@ -266,7 +266,7 @@ class _Member:
             self._worker.start(record.url)
             self._in_order_at, self._reached_at, self._heard_at = now + _START_S, now, now + _START_S
         elif self._versions.has_changed():
-            log.warning("node '%s': its worker restarts, because other versions are installed now", name)
+            log.warning("node '%s': its worker restarts, because different versions are installed now", name)
             self._end_worker()
         elif not found:
             if now - self._heard_at > _SILENT_S:

@@ -91,7 +91,7 @@ def join(
                 log.info("node '%s' has joined %s%s", settings.name, store.shown, where)
                 return lease
             if earlier is None:
-                log.info("node '%s' waits until the session of an earlier process has expired", settings.name)
+                log.info("node '%s' is waiting for the session of an earlier process to expire", settings.name)
                 earlier = other
         except RetryableError as error:
             if not complained:

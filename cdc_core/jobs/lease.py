@@ -88,7 +88,7 @@ class Lease:
             if leave:
                 self._store.nodes.leave(self.node.node_id)
         except CdcError as error:
-            log.warning("node '%s' could not say that it leaves: %s", self.node.name, error)
+            log.warning("node '%s' could not report that it is leaving: %s", self.node.name, error)
         self._store.close()
 
     def _guard(self, extend: Callable[[float], None], abandon: Callable[[], None], over: threading.Event) -> None:
@@ -99,7 +99,7 @@ class Lease:
                 continue
             if not complained:
                 log.error(
-                    "node '%s' has not heard from the store: it ends what it runs before others take its jobs over",
+                    "node '%s' has lost contact with the store: it stops its jobs before other nodes take them over",
                     self.node.name,
                 )
             complained = True
@@ -129,6 +129,6 @@ class Lease:
                 self.until = float("-inf")
                 return
             if complained:
-                log.info("node '%s' renews its session again", self.node.name)
+                log.info("node '%s' can renew its session again", self.node.name)
             self.node, self.until = node, sent + self._lease_s
             complained, wait_s = False, self._heartbeat_s

@@ -147,7 +147,7 @@ class Node:
     def _warm_up(self) -> None:
         if (self._settings.spark or {}).get("master") == NODES:  # its jobs have sessions of their own
             return
-        log.info("node '%s' starts Spark, and joins when it is warm", self._settings.name)
+        log.info("node '%s' is starting Spark, and joins when it is warm", self._settings.name)
         self._host.acquire(_USER)
         try:
             self._host.preload(stopped=lambda: self._leaving)
@@ -184,7 +184,7 @@ class Node:
         self.counts.lost_sessions += 1
         with suppress(RetryableError):
             self._store.events.note("node_session_lost", node=self._settings.name)
-        log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
+        log.info("node '%s': its session expired, after it had stopped its jobs", self._settings.name)
         return self._join()
 
     def _resolved(self, report: Report) -> ResolvedChangefeed | None:
@@ -272,7 +272,7 @@ class Node:
         if time.monotonic() - self._cleaned_at >= _HOUSEKEEPING_S:
             self._cleaned_at = time.monotonic()
             for name in self._store.claims.prune(retention_s=self._settings.retention):
-                log.info("job '%s', finished long ago, is forgotten", name, extra={"changefeed": name})
+                log.info("deleted job '%s', which finished long ago", name, extra={"changefeed": name})
         if time.monotonic() - self._pruned_at >= _PRUNING_S:
             self._pruned_at = time.monotonic()
             self._store.events.prune()

@@ -190,7 +190,7 @@ class RunningJobs:
             del self.by_name[name]
             self._back_off.ended(name, ended, reason)
             left = "is free for any node" if state == "running" else f"is {state}"
-            what = "is not this node's any more" if state is None else left
+            what = "no longer belongs to this node" if state is None else left
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "", extra={"changefeed": name})
             if state == "reverting" and not isinstance(running.run, Reverting):
                 self._revert(name, lease)
@@ -214,7 +214,7 @@ class RunningJobs:
             self._back_off.ended(name, "stopped", problem)
             self._store.claims.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
             return
-        log.info("job '%s' is adopted under epoch %d", name, adopted.epoch, extra={"changefeed": name})
+        log.info("adopted job '%s', epoch %d", name, adopted.epoch, extra={"changefeed": name})
         self.by_name[name] = running
         running.run.start()
 
@@ -238,7 +238,7 @@ class RunningJobs:
         return RunningJob(run, feed, steps_before=before)
 
     def _revert(self, name: str, lease: Lease) -> None:
-        log.info("job '%s' drops what it holds at its source", name, extra={"changefeed": name})
+        log.info("dropping what job '%s' holds at its source", name, extra={"changefeed": name})
         run = Reverting(name, self._definitions, node_id=lease.node.node_id, on_end=self._wake)
         self.by_name[name] = RunningJob(run)
         run.start()

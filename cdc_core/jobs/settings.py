@@ -31,17 +31,17 @@ class NodeSettings:
     """The options of `cdc node`, parsed by `cdc_core.options.parse_options`. `spark` are Spark settings by key."""
 
     store: str = option(doc="SQLAlchemy URL of the store: PostgreSQL, or SQLite for nodes of one host.", uri=True)
-    name: str = option(doc="Name of the node, unlike that of every other living one. Default: the host's name.")
+    name: str = option(doc="Unique name of the node. Default: the host's name.")
     directory: str = option(doc="Where locks, logs and scratch files are. Default: .cdc/nodes/NAME.")
     locality: Tiers = option(
         Tiers(""), doc="Where the node is, the outermost tier first, such as region=eu-west-1,zone=a."
     )
-    max_jobs: int = option(20, doc="How many jobs the node runs at most.")
+    max_jobs: int = option(20, doc="Maximum number of jobs that the node runs.")
     lease: Duration = option(
-        Duration(15.0), doc="How long after its last sign of life another node may take over what a node runs."
+        Duration(15.0), doc="How long after its last heartbeat other nodes may take over the jobs of a node."
     )
-    heartbeat: Duration = option(Duration(5.0), doc="How often the node gives a sign of life: twice a lease, at least.")
-    poll: Duration = option(Duration(1.0), doc="How often the node looks for jobs, and for what people ask of its own.")
+    heartbeat: Duration = option(Duration(5.0), doc="Heartbeat interval, at most half of `lease`.")
+    poll: Duration = option(Duration(1.0), doc="How often the node polls the store.")
     drain_limit: Duration = option(
         Duration(140.0),
         doc="How long a drain may take before the process ends, with status 1: longer than a step that is given up,"
@@ -85,9 +85,7 @@ class NodeSettings:
                 " the node would lose its jobs when one heartbeat is late"
             )
         if not _NAME.fullmatch(self.name):
-            raise ValueError(
-                f"'{self.name}' is not a valid name of a node; use 1 to 253 of the characters {_CHARACTERS}"
-            )
+            raise ValueError(f"'{self.name}' is not a valid node name; use 1 to 253 of the characters {_CHARACTERS}")
         if self.poll <= 0:
             raise ValueError(f"'poll' is {self.poll:g}s; it must be above zero")
         if self.drain_limit <= 0:

@@ -168,7 +168,7 @@ class SubprocessRun:
             left_s = min(self._until, self._abandon_until) - lease_clock()
             if left_s <= 0:
                 late = self._abandon_until < self._until
-                self._kill("did not abandon its step in time" if late else "had no lease of its node any more")
+                self._kill("did not abandon its step in time" if late else "had lost the lease of its node")
                 return None
             with suppress(queue.Empty):
                 said = self._said.get(timeout=min(left_s, POLL_INTERVAL_S))

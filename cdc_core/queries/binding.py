@@ -64,7 +64,7 @@ class _Binder:
         topic = self._topic()
         if not outputs:
             raise refusal(
-                query.text, query.items[0].start, "cdc_topic is no column of the message; select others as well"
+                query.text, query.items[0].start, "cdc_topic is not part of the message; select other columns as well"
             )
         names: dict[str, Output] = {}
         for output in outputs:
@@ -210,7 +210,7 @@ class _Binder:
                 return same[0]
         text, hint = self._query.text, did_you_mean(name, self._names)
         if name == MVCC_COLUMN and reference.kind == "previous column" and not reference.quoted:
-            hint = f": sources do not tell when the row before was written; {name} alone is the time of the change"
+            hint = f": sources do not say when the previous row was written; {name} alone is the time of the change"
             raise refusal(text, reference.start, f"cdc_prev has no {name}{hint}")
         if name in EVENT_FUNCTIONS and not reference.quoted:
             hint = f"; write {name}()"

@@ -80,7 +80,7 @@ class ShardedRangefeed(Rangefeed):
             everywhere = not before.started or self.context.initial_scans or len(errors) == len(self._shards)
             if everywhere or not is_outage_of(error):
                 raise error
-            log.warning("left out until it can be reached again, and nothing is resolved: %s", error)
+            log.warning("source unreachable, skipping it; resolved timestamps are on hold: %s", error)
         found = [None if isinstance(result, CdcError) else result for result in results]
         present = [(shard, result[1]) for shard, result in zip(self._shards, found, strict=True) if result is not None]
         for difference in differences([shard for shard, _ in present], [schemas for _, schemas in present]):

@@ -177,7 +177,7 @@ class Outages:
         for error in errors.values():
             if not found or not is_outage_of(error):
                 raise error
-            log.warning("left out until it can be reached again, and nothing is resolved: %s", error)
+            log.warning("source unreachable, skipping it; resolved timestamps are on hold: %s", error)
         self.leave_out(errors)
         return found
 

@@ -94,7 +94,8 @@ def _awaited(session: SparkSession, wait_s: float, known: set[str], *, stopped: 
             break
         if late and not known:
             raise QueryHostError(
-                f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {_requested(session)},"
+                f"no executor started within {format_duration(wait_s)} (executor_wait): each needs"
+                f" {_requested(session)},"
                 f" and {_gave_none(session)}",
                 outage=True,
             )
@@ -115,7 +116,7 @@ def require_executors(session: SparkSession, wait_s: float, presence: Presence) 
     presence.looked_at = now
     if now - presence.seen_at >= wait_s:
         raise QueryHostError(
-            f"no executor has been there for {format_duration(wait_s)} (executor_wait): {_gave_none(session)}",
+            f"there has been no executor for {format_duration(wait_s)} (executor_wait): {_gave_none(session)}",
             outage=True,
         )
     slots = 0 if _is_dynamic(session) else session.sparkContext.defaultParallelism
@@ -213,7 +214,7 @@ def _requested(session: SparkSession) -> str:
 def _gave_none(session: SparkSession) -> str:
     """Return that the master gave no executor, and where to see why."""
     master, settings = session.sparkContext.master, session.sparkContext.getConf().getAll()
-    found = f"the master {master} gave none"
+    found = f"the master {master} offered none"
     if not str(master).startswith("spark://"):
         return f"{found}; its own tools say why"
     if is_of_nodes(dict(settings)):

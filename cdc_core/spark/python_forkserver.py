@@ -135,7 +135,11 @@ def serve(listening: socket.socket) -> Asked | None:
         launcher.settimeout(None)
         _, *words = asked.request["arguments"]
         if names := too_late(os.environ, asked.request["environment"], words[-1]):
-            log.warning("not forked: %s, which has other values of %s", " ".join(words), ", ".join(names))
+            log.warning(
+                "cannot reuse the preloaded Python for %s: environment variables differ: %s",
+                " ".join(words),
+                ", ".join(names),
+            )
         elif os.fork() == 0:
             return asked
         launcher.close()  # if nothing was forked, it runs the real Python

@@ -43,7 +43,7 @@ def delivery(reading: Reading, now: datetime, tables: tuple[str, ...], *, until:
 def targets(reading: Reading) -> tuple[str, ...]:
     """Take the tables after FOR."""
     if reading.is_word("DATABASE"):
-        raise reading.refused("a changefeed is of tables; list them, or write public.* for all of a schema")
+        raise reading.refused("FOR requires a list of tables, such as public.orders or public.*")
     tables = []
     while True:
         reading.has("TABLE")
@@ -110,7 +110,7 @@ def _new(reading: Reading, add: Collection[str], drop: Collection[str], at: int)
     tables = targets(reading)
     for index, table in enumerate(tables):
         if table in add or table in drop or table in tables[:index]:
-            raise reading.refused(f"table {table} is there twice; name each table in one clause", at)
+            raise reading.refused(f"table {table} is named twice; name each table in one clause", at)
     return tables
 
 

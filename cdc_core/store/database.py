@@ -231,5 +231,5 @@ class Aggregate:
 def overtaken(name: str, epoch: int) -> FencedError:
     return FencedError(
         f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch}) stops,"
-        " emits and saves nothing more"
+        f" and neither emits nor saves anything more"
     )

@@ -60,7 +60,9 @@ class Handover(Aggregate):
             if not job.is_run and not (job.is_leaving and (job.reason or "").startswith(beginning)):
                 raise ConfigError(self.is_job(job))
             if job.is_run and repeated:
-                raise ConfigError(f"the progress of changefeed '{name}' was taken back meanwhile; repeat `{again}`")
+                raise ConfigError(
+                    f"the progress of changefeed '{name}' was taken back in the meantime; repeat `{again}`"
+                )
             fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)  # older attempts too
             connection.execute(fenced)  # it waits for whoever registers the changefeed
             if job.state == "pause-requested":  # the run that was to pause has ended
@@ -106,7 +108,7 @@ class Handover(Aggregate):
         with self._database.transaction(reading=True) as connection:
             if not _is_newest(connection, rows):
                 raise ConfigError(
-                    f"another command hands over changefeed '{name}' meanwhile; repeat this when it has ended"
+                    f"another command is handing over changefeed '{name}'; repeat this one when that has ended"
                 )
 
     def is_job(self, job: JobRecord) -> str:

@@ -203,7 +203,7 @@ def require_free(job: JobRecord | None) -> None:
         return
     if job.is_leaving:
         what, _, remedy = (job.reason or "").partition("; ")
-        raise RefusedError(f"changefeed '{job.name}' cannot begin anew here: {what}", state=job.state, remedy=remedy)
+        raise RefusedError(f"changefeed '{job.name}' cannot start over here: {what}", state=job.state, remedy=remedy)
     remedy = "choose another name"
     if job.state in RESTING:
         remedy = f"continue it with `cdc resume {job.name}`, end it with `cdc cancel {job.name}`, or {remedy}"

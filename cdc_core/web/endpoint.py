@@ -136,7 +136,7 @@ ERROR: Schema = {
     "required": ["error_code", "message"],
     "properties": {
         "error_code": {"type": "integer", "description": "The status of the answer."},
-        "message": {"type": "string", "description": "What is wrong, where, and what helps."},
+        "message": {"type": "string", "description": "What is wrong, where, and the remedy."},
     },
 }
 

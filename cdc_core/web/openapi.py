@@ -80,7 +80,8 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "cdc",
             "version": version("cdc-core"),
-            "description": "Changefeeds in the dialect of Kafka Connect, and under /v1 what it has no words for.",
+            "description": "Changefeeds through the REST interface of Kafka Connect, and under /v1 what that does"
+            " not have.",
         },
         "security": [{"token": []}],
         "paths": paths,
@@ -105,7 +106,7 @@ def openapi_endpoint(endpoints: Iterable[Endpoint]) -> Endpoint:
 
 
 def _described(endpoint: Endpoint) -> Iterator[str]:
-    yield f"Takes the role {endpoint.role.name.lower()}." if endpoint.role else "Needs no token."
+    yield f"Requires the role {endpoint.role.name.lower()}." if endpoint.role else "Needs no token."
     granted = GRANTED.get(f"{endpoint.method} {endpoint.path}")
     if granted is not None:
         states = ", ".join(state for state in FOLLOWING if state in granted)
@@ -135,7 +136,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     documented = {answer.status for answer in endpoint.answers}
     everywhere = _EVERYWHERE if endpoint.role else _EVERYWHERE - _OF_ROLES
     for status in sorted({*endpoint.errors, *everywhere} - documented):
-        headers = {"Retry-After": "After how many seconds to ask again."} if status == 429 else {}
+        headers = {"Retry-After": "After how many seconds to retry."} if status == 429 else {}
         found["responses"][str(status)] = _response(Answer(ref("Error"), headers=headers), HTTPStatus(status).phrase)
     return found
 

@@ -145,7 +145,7 @@ def user_of(request: Request) -> str:
 
 def asked_by(request: Request, verb: str) -> str:
     """Return why something happens to a job, for its history."""
-    return f"{verb} asked for by {user_of(request)} over REST"
+    return f"{verb} requested by {user_of(request)} over REST"
 
 
 def watch_client(request: Request) -> Callable[[], bool]:
@@ -166,7 +166,7 @@ def _texts(value: Any) -> Any:
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def messages(request: Request, rows: int) -> list[Previewed]:

@@ -134,7 +134,7 @@ class WebServer(AbstractContextManager["WebServer"]):
                 self._loop.call_soon_threadsafe(self._connections.abort)
             self._thread.join(_LEFT_AFTER_S)
         if self._thread.is_alive():
-            log.warning("the server at %s was left while a handler hangs", self.url)
+            log.warning("closed the server at %s while a request was still running", self.url)
 
     def _serve(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

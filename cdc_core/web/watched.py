@@ -68,7 +68,7 @@ class NodeView:
         me = next((node for node in seen.nodes if node.name == self.name), None)
         if me is None:
             return "the node has not joined the store"
-        return "the node drains" if me.draining else None
+        return "the node is draining" if me.draining else None
 
     def node_samples(self, seen: Seen) -> Iterator[Sample]:
         me = next((node for node in seen.nodes if node.name == self.name), None)

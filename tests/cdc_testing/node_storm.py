@@ -254,7 +254,7 @@ class Storm:
             return
         if blow.event.startswith("cut") and blow.moving:
             for node in blow.nodes:
-                assert "has not heard from the store" in node.log(), f"{node.name} did not notice\n{node.log_tail()}"
+                assert "has lost contact with the store" in node.log(), f"{node.name} did not notice\n{node.log_tail()}"
         blow.mend()
         blow.mend = None
 

@@ -219,7 +219,7 @@ class TestAJob:
     ) -> None:
         feeds.create(feeds.resolved(changefeed(tmp_path, "users")), owner="ann")
         monkeypatch.setattr(altering, "check_job", lambda _feed: begin(store, feeds, "users"))
-        with pytest.raises(ConfigError, match="job 'users' has been changed meanwhile"):
+        with pytest.raises(ConfigError, match="job 'users' was changed in the meantime"):
             feeds.alter("users", change(sink="drawer://desk"), by="ann")
         assert definition(store, "users")["sink"] == "shelf://room"
 
@@ -239,8 +239,8 @@ class TestAJob:
         else:
             monkeypatch.setattr(altering, "check_job", lambda _feed: store.claims.adopt("users", one))
         told = {
-            "before": "'initial_scan' cannot be altered while a node begins with the job; pause it with `cdc pause",
-            "meanwhile": "job 'users' has been changed meanwhile",
+            "before": "'initial_scan' cannot be altered while a node is starting the job; pause it with `cdc pause",
+            "meanwhile": "job 'users' was changed in the meantime",
         }
         with pytest.raises(ConfigError, match=told[adopted]):
             feeds.alter("users", change(add=["public.a"], initial_scan="yes"), by="ann")
@@ -271,7 +271,7 @@ class TestAJob:
         with pytest.raises(ConfigError, match="cannot change the tables of a changefeed that has begun"):
             fixed.alter("orders", change(add=["public.a"]), by="ann")
         fixed.create(fixed.resolved(changefeed(tmp_path, "users")), owner="ann")
-        with pytest.raises(ConfigError, match="'users' has not begun yet, and its option initial_scan is for all"):
+        with pytest.raises(ConfigError, match="'users' has not started yet, so option initial_scan applies to all"):
             fixed.alter("users", change(add=["public.a"]), by="ann", scans=False)
         wanted = change(add=["public.a"], sink="drawer://desk", initial_scan="no")
         assert fixed.alter("users", wanted, by="ann").tables == ("public.counter", "public.a")

@@ -187,7 +187,7 @@ def test_a_job_that_rests_for_an_error_runs_again_with_a_new_definition(
 
 def test_a_definition_that_was_changed_meanwhile_is_not_overwritten(store: ProgressStore, one: NodeRecord) -> None:
     configure(store, "orders", wider(), before=DEFINITION)
-    with pytest.raises(ConfigError, match="changed meanwhile"):
+    with pytest.raises(ConfigError, match="changed in the meantime"):
         configure(store, "orders", wider(), before=DEFINITION)
     configure(store, "orders", wider(definition=DEFINITION), before=WIDER)
     assert store.claims.settle("orders", one, "stopped") == "running"
@@ -312,7 +312,7 @@ def test_a_pause_that_a_thread_asks_for_after_a_resumption_holds(store: Progress
     store.statuses.save("orders", run, {"phase": "running"})
     Changefeeds(store).pause("orders", "lunch")
     Changefeeds(store).resume("orders")
-    with pytest.raises(TerminalError, match="it was not paused: job 'orders' was resumed meanwhile"):
+    with pytest.raises(TerminalError, match="it was not paused: job 'orders' was resumed in the meantime"):
         Changefeeds(store).wait("orders", "pause")
     store.claims.pause_run("orders", run, asked="tea")
     assert paused(store) == "tea"

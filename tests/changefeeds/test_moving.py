@@ -45,12 +45,12 @@ def test_what_is_told_of_several_sources_names_both_directions(tmp_path: Path) -
     both = plan(str(Timestamp(60)))
     assert (both.move.forward, both.move.back) == (True, True)
     assert both.effect == (
-        "changes in between are NOT delivered from sources that go forward, and are delivered again from those that go"
-        " back"
+        "changes in between are NOT delivered by sources that move forward, and are delivered again by those that"
+        " move back"
     )
     assert plan(str(Timestamp(90))).effect == "changes in between are NOT delivered"
     assert plan(str(Timestamp(40))).effect == "changes in between are delivered again"
-    assert plan(sharded_targets({"n": 50}, None)).effect == "nothing is left out, and nothing comes again"
+    assert plan(sharded_targets({"n": 50}, None)).effect == "nothing is skipped or repeated"
 
 
 def sharded_targets(*targets: Token | None) -> Token:
@@ -59,7 +59,11 @@ def sharded_targets(*targets: Token | None) -> Token:
 
 def test_what_was_read_up_to_end_time_does_not_go_back(tmp_path: Path) -> None:
     plan = planning(tmp_path, {"n": 60}, latest=60, end=60)
-    with pytest.raises(ConfigError, match=r"^changefeed 't' cannot be moved back: it was read up to end_time, 60\.0"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^changefeed 't' cannot be moved back: it has already read up to"
+        r" end_time, 60\.0",
+    ):
         plan({"n": 50})
     assert plan({"n": 70}).move.forward
 

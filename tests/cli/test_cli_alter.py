@@ -61,9 +61,9 @@ def test_tables_are_changed_by_the_name_of_the_changefeed(store: ProgressStore, 
 def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStore, capsys: Capture, cdc: Cdc) -> None:
     assert main(["alter", str(file), "--add", "public.a"]) == 0
     assert kept(store) == (["public.counter", "public.a"], {})
-    assert f"{file} lists others: change 'tables' there too" in capsys.readouterr().out
+    assert f"{file} lists other tables: change 'tables' there too" in capsys.readouterr().out
     file.write_text(file.read_text().replace('["public.counter"]', '["public.counter", "public.a", "public.b"]'))
-    assert "lists others" not in cdc("alter", file, "--add", "public.b").out
+    assert "lists other tables" not in cdc("alter", file, "--add", "public.b").out
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStor
     [
         ([], "name the tables to add or to drop"),
         (["--drop", "public.counter"], "no table would be left; to end the changefeed, use `cdc drop`"),
-        (["--drop", "public.counter", "--initial-scan"], "are about added tables; name them with --add"),
+        (["--drop", "public.counter", "--initial-scan"], "--no-initial-scan require --add"),
         (["--set", "diff=true"], "are for jobs; the options of other changefeeds are in their files"),
     ],
 )
@@ -100,14 +100,14 @@ def test_a_job_is_altered_by_its_name(
         "its tables are public.counter, public.b\n"
     )
     assert cdc("alter", "orders", "--set", "resolved=10s").out == (
-        "job 'orders' is unchanged, as it has this already: set resolved; continue it with `cdc resume orders`\n"
+        "job 'orders' is unchanged: it has this already: set resolved; continue it with `cdc resume orders`\n"
     )
     assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
     assert main(["alter", "orders", "--unset", "execution_locality"]) == 0
     cdc("resume", "orders")
     assert cdc("alter", "orders", "--unset", "resolved").out.endswith(
-        "; no node that matches it is alive, and the first one that starts runs it\n"
+        "; no matching node is alive; the first one that starts runs it\n"
     )
     one = store.nodes.join(node("one"), lease_s=600)
     assert store.claims.adopt("orders", one) is not None

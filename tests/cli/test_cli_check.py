@@ -35,14 +35,14 @@ def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, cdc: Cdc) 
     with file.open("a") as toml:
         toml.write('\n[changefeed.orders.spark]\nmaster = "spark://a:7077"\n')
     *_, last = cdc("check", file).out.splitlines()
-    assert last == "  cluster  spark://a:7077 … not asked; cdc run asks each executor before it creates anything"
+    assert last == "  cluster  spark://a:7077 … not checked; `cdc run` checks each executor before it creates anything"
 
 
 def test_check_says_which_nodes_offer_cores_or_how_they_come_about(file: Path, cdc: Cdc) -> None:
     with file.open("a") as toml:
         toml.write('\n[changefeed.orders.spark]\nmaster = "nodes"\n')
     *_, last = cdc("check", file).out.splitlines()
-    made = "made by `cdc create`, on nodes started with `cdc node --cores N`"
+    made = "created by `cdc create`, on nodes started with `cdc node --cores N`"
     assert last == f"  cluster  nodes … not checked; it runs as a job, {made}"
     with closing(ProgressStore(store_url(file.parent / ".cdc"))) as store:
         for name, cores in (("eu", 3), ("leaving", 2), ("none", 0), ("us", 2)):

@@ -151,7 +151,7 @@ def test_the_shell_completes_changefeeds(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--key", "[42]"], "--key is a key of one table; name it with --table"),
+        (["--key", "[42]"], "--key requires --table"),
         (["--timeout", "2x"], "--timeout: '2x' must be a duration such as 500ms, 10s or 1h30m"),
         (["--timeout", "2h"], "--timeout: '2h' must be more than 0s and at most 1h"),
     ],

@@ -83,7 +83,7 @@ def test_nothing_is_removed_without_consent(file: Path, store: ProgressStore, an
 
 
 def test_without_a_terminal_it_needs_yes(file: Path, store: ProgressStore, cdc: Cdc) -> None:
-    assert cdc.refused("drop", file).endswith("and the standard input is not a terminal; use --yes\n")
+    assert cdc.refused("drop", file).endswith("and standard input is not a terminal; use --yes\n")
     assert store.changefeeds.find("orders") is not None
     assert main(["drop", str(file), "--yes"]) == 0
     assert store.changefeeds.find("orders") is None
@@ -143,8 +143,8 @@ def test_one_that_runs_on_another_host_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["shop.toml", "--only", "x"], "--only and a second --state belong to --orphans"),
-        (["shop.toml", "--state", "a", "--state", "b"], "--only and a second --state belong to --orphans"),
+        (["shop.toml", "--only", "x"], "--only and a second --state require --orphans"),
+        (["shop.toml", "--state", "a", "--state", "b"], "--only and a second --state require --orphans"),
         (["--orphans", "simulated:///db", "orders"], "--orphans takes the URI of a source"),
         (["--orphans", "simulated:///db", "--forget-only"], "--orphans takes the URI of a source"),
         (["--orphans", "simulated:///db", "--store", "x"], "--orphans takes the URI of a source"),

@@ -81,7 +81,7 @@ def test_following_prints_each_new_event_once(
 def test_mistakes_are_named(file: Path, cdc: Cdc) -> None:
     assert "no events of kind 'made_up'" in cdc.refused("events", file, "--kind", "made_up")
     assert "there is no progress store" in cdc.refused("events", file)
-    with pytest.raises(ConfigError, match="'yesterday' is no time"):
+    with pytest.raises(ConfigError, match="'yesterday' is not a time"):
         since_of("yesterday", now=MOMENT)
 
 

@@ -168,7 +168,7 @@ def test_show_says_what_was_asked_for_what_runs_and_what_is_complete(
     assert main(["rescan", str(shop), "orders", "users", "--where", "id < 5"]) == 0
     line, found = shown()
     assert line.startswith("rescan            ")
-    assert "users where id < 5: asked for at" in line
+    assert "users where id < 5: requested at" in line
     assert (found["state"], found["began"], found["where"], found["new_slot"]) == ("waiting", None, "id < 5", False)
     (record,) = store.rescans.of("orders")
     store.rescans.begin("orders", save(store, Timestamp(60)), [record.number], Timestamp(60))

@@ -78,8 +78,8 @@ def test_its_progress_may_be_elsewhere(file: Path, tmp_path: Path, url: bool) ->
 def test_without_a_store_it_is_not_known_and_none_is_created(file: Path, tmp_path: Path, cdc: Cdc, url: bool) -> None:
     state = tmp_path / "typo"
     assert cdc.refused("resume", file, "--state", store_url(state) if url else state) == (
-        f"error: changefeed 'orders' is not known: there is no progress store '{state}/progress.sqlite'; use"
-        " --state to say where its progress is stored\n"
+        f"error: changefeed 'orders' is not known: there is no progress store '{state}/progress.sqlite'; name"
+        " its progress store with --state\n"
     )
     assert not state.exists()
 

@@ -194,7 +194,7 @@ def test_a_run_that_was_stopped_tells_where_the_next_one_continues(
     told = [
         f"'orders': the next run continues after 2027-01-15 08:00:00 UTC (1800000000000000000.0000000000){again}\n",
         f"'items': the next run continues the scan at 40 of 1,000 blocks{again}\n",
-        f"'users': the next run begins where this one began{again}\n",
+        f"'users': the next run starts where this one started{again}\n",
     ]
     assert [text in shown for text in told] == [ending != "complete"] * 3
 

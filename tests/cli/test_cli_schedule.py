@@ -128,7 +128,7 @@ def test_what_no_run_could_do_is_refused(file: Path, capsys: Capture, options: s
         (["--time-zone", "Mars/Olympus"], "there is no time zone 'Mars/Olympus'; use a name such as Europe/Berlin"),
         (["--first-run", "soon"], "--first-run soon: must be now, or a time with a zone such as"),
         (["--first-run", "2020-01-01T00:00:00Z"], "the first run at 2020-01-01 00:00:00 UTC is in the past"),
-        (["--owner", ""], "'' is not a name of an owner; use 1 to 64 characters"),
+        (["--owner", ""], "'' is not a valid owner; use 1 to 64 characters"),
     ],
 )
 def test_what_cannot_be_read_is_refused(file: Path, capsys: Capture, arguments: list[str], text: str) -> None:
@@ -143,7 +143,7 @@ def test_a_first_run_has_its_time(file: Path, capsys: Capture) -> None:
 def test_a_name_leaves_place_for_the_time_of_a_run(file: Path, capsys: Capture) -> None:
     for name in ("n" * 26, "night ly", ""):
         status = main(["schedule", "create", name, str(file), "--cron", "@daily"])
-        assert f"'{name}' is not a valid name of a schedule; use 1 to 25" in refused(capsys, status)
+        assert f"'{name}' is not a valid schedule name; use 1 to 25" in refused(capsys, status)
 
 
 def test_a_secret_in_plain_text_is_refused(file: Path, capsys: Capture) -> None:

@@ -31,7 +31,7 @@ def served(store: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], s
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        found = re.search(r"this server is at (\S+)$", line)
+        found = re.search(r"serving at (\S+)$", line)
         assert found, line + process.stderr.read()
         yield process, found[1]
     finally:
@@ -81,7 +81,7 @@ def test_a_line_is_added_behind_one_without_an_end(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["ann"], "'ann' is there already; delete its line first, or choose another name"),
+        (["ann"], "'ann' exists already; delete its line first, or choose another name"),
         (["a b"], "'a b' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -"),
     ],
 )
@@ -137,5 +137,5 @@ def test_without_the_libraries_the_error_says_how_to_install_them(
 
 def test_a_node_that_does_not_listen_takes_no_options_about_access(tmp_path: Path, cdc: Cdc) -> None:
     words = ["node", "--store", store_url(tmp_path), "--directory", str(tmp_path / "node"), "--max-body", "1MB"]
-    assert "--max-body says who may ask a server, and there is none; add --listen HOST:PORT" in cdc.refused(*words)
+    assert "--max-body requires --listen HOST:PORT" in cdc.refused(*words)
     assert not os.environ.get("CDC_LISTEN")

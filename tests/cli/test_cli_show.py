@@ -163,7 +163,7 @@ def test_a_run_that_says_nothing_for_30_seconds_is_not_shown_as_running(
     run_in(store)
     grow_old(store, age_s)
     assert as_json(file, capsys)["state"] == state
-    assert first_line(file, capsys).startswith("changefeed 'orders': not heard from since ") == (state == "silent")
+    assert first_line(file, capsys).startswith("changefeed 'orders': silent since ") == (state == "silent")
 
 
 def test_a_paused_changefeed_says_why_even_without_a_run(file: Path, store: ProgressStore, capsys: Capture) -> None:
@@ -177,7 +177,7 @@ def test_a_paused_changefeed_says_why_even_without_a_run(file: Path, store: Prog
 
 
 @pytest.mark.parametrize(
-    ("age_s", "state", "said"), [(0, "pause-requested", "running on"), (40, "silent", "not heard from since")]
+    ("age_s", "state", "said"), [(0, "pause-requested", "running on"), (40, "silent", "silent since")]
 )
 def test_a_requested_pause_is_shown_before_it_takes_effect(
     file: Path, store: ProgressStore, capsys: Capture, age_s: float, state: str, said: str
@@ -236,8 +236,8 @@ def test_without_a_name_every_changefeed_of_the_store_is_shown(
 
 def test_it_creates_no_store(file: Path, cdc: Cdc) -> None:
     assert cdc.refused("show", file) == (
-        f"error: there is no progress store '{file.parent}/.cdc/progress.sqlite'; use --state to say where its progress"
-        " is stored\n"
+        f"error: there is no progress store '{file.parent}/.cdc/progress.sqlite'; name its progress store with"
+        " --state\n"
     )
     assert not (file.parent / ".cdc").exists()
     assert "has no changefeed 'order'" in cdc.refused("show", file, "order")
@@ -245,7 +245,7 @@ def test_it_creates_no_store(file: Path, cdc: Cdc) -> None:
 
 def test_a_store_without_changefeeds_says_so(file: Path, store: ProgressStore, capsys: Capture) -> None:
     store.open()
-    assert shown(file, capsys) == f"the progress store {file.parent}/.cdc/progress.sqlite knows no changefeed\n"
+    assert shown(file, capsys) == f"there are no changefeeds in the progress store {file.parent}/.cdc/progress.sqlite\n"
     assert shown(file, capsys, "--json") == ""
 
 

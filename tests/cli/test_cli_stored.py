@@ -79,7 +79,7 @@ def test_other_versions_of_plugins_are_one_warning(
     monkeypatch.setattr(PluginHost, "load", lambda: newer)
     told = [line for line in cdc("run", "--store", store.url, "orders").err.splitlines() if "WARNING" in line]
     assert len(told) == 1
-    assert "changefeed 'orders' runs with other versions of its plugins: cdc-paper 2.0 (before: 1.0)" in told[0]
+    assert "changefeed 'orders' runs with different versions of its plugins: cdc-paper 2.0 (before: 1.0)" in told[0]
     assert "WARNING" not in cdc("run", "--store", store.url, "orders").err
 
 
@@ -126,9 +126,9 @@ def test_a_definition_of_an_older_version_exits_with_2(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["orders", "--state", "x"], "--store says where progress is stored, and --state too; remove --state"),
-        (["../shop.toml", "--state", "x"], "--store says where progress is stored, and --state too; remove --state"),
-        (["orders", "users"], "--store takes one name, and 'users' is given too; write `--store DIR|URL NAME`"),
+        (["orders", "--state", "x"], "--store and --state exclude each other; remove --state"),
+        (["../shop.toml", "--state", "x"], "--store and --state exclude each other; remove --state"),
+        (["orders", "users"], "--store takes one name, and 'users' is a second one; write `--store DIR|URL NAME`"),
         (["order"], "/progress.sqlite; did you mean 'orders'?"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_file_needs_no_store_where_no_progress_is_read(
     store: ProgressStore, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "shop.toml", "--store", store.url]) == 2
-    assert "'shop.toml' is a file, of which this command needs no progress; remove --store" in capsys.readouterr().err
+    assert "'shop.toml' is a file, and this command reads no progress of it; remove --store" in capsys.readouterr().err
 
 
 def test_no_store_is_created(tmp_path: Path, cdc: Cdc) -> None:

@@ -57,7 +57,7 @@ def test_files_are_complete_and_in_order_whatever_is_killed(
         kills.reach_now()
         feed.stop()
     assert_faithful(files, database)
-    assert "no executor has been there for 20s (executor_wait): the master spark://" in feed.log()
+    assert "there has been no executor for 20s (executor_wait): the master spark://" in feed.log()
 
 
 def test_topics_that_several_tasks_write_are_complete_and_in_order_when_a_worker_is_killed(

@@ -56,5 +56,5 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
     assert list((tmp_path / "us").glob("app-*")), "executors run in their worker's directory"
     assert not list((tmp_path / "eu").glob("app-*"))
     needs = "every core of a worker, 512m of memory, 1 of resource cdc_cloud_gcp, 1 of resource cdc_region_eu-west-1"
-    assert f"no executor began within 3s (executor_wait): each needs {needs}, and the master spark://" in done.stderr
+    assert f"no executor started within 3s (executor_wait): each needs {needs}, and the master spark://" in done.stderr
     assert "start a worker there with the settings of `cdc worker-resources`" in done.stderr

@@ -71,10 +71,10 @@ def test_options_and_spark_properties_are_unset() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"set_": ("resolved",)}, "--set resolved: this sets nothing; write --set NAME=VALUE"),
+        ({"set_": ("resolved",)}, "--set resolved: it has no value; write --set NAME=VALUE"),
         ({"set_": ("=x",)}, "write --set NAME=VALUE"),
         ({"set_": ("a=1", "a=2")}, "--set a is given twice"),
-        ({"set_": ("a=1",), "unset": ("a",)}, "'a' is to be set and unset"),
+        ({"set_": ("a=1",), "unset": ("a",)}, "'a' is both set and unset"),
         ({"set_": ("source=x://y",)}, "'source' cannot be altered; create another job"),
         ({"set_": ("tables=a",)}, "'tables' cannot be altered; use --add and --drop"),
         ({"unset": ("sink",)}, "'sink' cannot be unset; set another one with --set sink=VALUE"),

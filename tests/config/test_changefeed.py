@@ -38,7 +38,7 @@ def test_a_changefeed_survives_pickling() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 41, "a/b", "a.b"])
 def test_names_that_could_not_name_files_and_slots_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is not a valid name of a changefeed; use 1 to 40 of the characters"):
+    with pytest.raises(ConfigError, match="is not a valid changefeed name; use 1 to 40 of the characters"):
         changefeed(name=name)
 
 

@@ -117,7 +117,7 @@ def test_dead_letters_may_be_below_the_same_path_of_another_store() -> None:
     at = f"{S3}&AWS_ENDPOINT=http://one"
     for letters in (at, f"{at}&AWS_REGION=x"):
         with pytest.raises(
-            ConfigError, match="would write its dead letters, s3://bucket/out, among the files of its sink"
+            ConfigError, match="would write its dead letters to s3://bucket/out, among the files of its sink"
         ):
             refuse_one_place(feed(at), feed(letters), [])
     refuse_one_place(feed(at), feed(at.replace("one", "two")), [])

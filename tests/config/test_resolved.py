@@ -103,7 +103,7 @@ def test_an_option_of_another_component_is_named_as_that() -> None:
         with pytest.raises(OptionError) as raised:
             resolve(changefeed(options={name: 3}), host(rangefeed(), encoder(), sink(), drawer))
         assert str(raised.value) == (
-            f"changefeed 'orders' does not know option '{name}', which is one of sink 'drawer', and that is not used"
+            f"changefeed 'orders' does not know option '{name}', which belongs to sink 'drawer', and that is not used"
             " here; remove it"
         )
 

@@ -89,7 +89,7 @@ def test_a_position_is_no_cursor_of_several_sources() -> None:
 @pytest.mark.parametrize(
     ("known", "wanted", "said"),
     [
-        ([A, B], [B, A], "lists its sources in another order than before.*restore the order"),
+        ([A, B], [B, A], "lists its sources in a different order than before.*restore it"),
         ([A, B], [A], "was started on the sources .*@b/shop, not .*@a/shop; give the new"),
         ([A], [A, B], "was started on the source .*@a/shop, not .*@b/shop; give the new"),
         ([A, B], [A, "postgresql://c/shop"], "was started on the sources .*, not .*//c/shop; give the new"),

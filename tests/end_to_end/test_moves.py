@@ -151,7 +151,7 @@ def test_what_is_refused_is_refused_before_anything(
 ) -> None:
     saved = feed.progress
     insert(sql, 11)
-    assert "this must be confirmed" in refused(tmp_path, capsys, "--to", "now")
+    assert "this needs confirmation" in refused(tmp_path, capsys, "--to", "now")
     ahead = refused(tmp_path, capsys, "--to", "FFFF/0", "--yes")
     assert ahead.startswith("error: changefeed 'orders' cannot be moved: position FFFF/0 is after the end of the log")
     assert "later than the clock" in refused(tmp_path, capsys, "--to", "2200-01-01T00:00:00Z", "--yes")

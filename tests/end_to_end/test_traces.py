@@ -185,13 +185,13 @@ def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
         said = capsys.readouterr()
         assert said.out == ""
         assert "changefeed 't' is" in said.err
-        assert "has delivered what was committed until" in said.err
+        assert "has delivered everything committed up to" in said.err
         assert main(["trace", "t", "--store", str(tmp_path), "--table", "itmes"]) == 2
         assert "did you mean 'items'" in capsys.readouterr().err
         assert main(["trace", "t", "--store", str(tmp_path), "--table", "items", "--key", "7"]) == 2
         assert "'7' is not a JSON array" in capsys.readouterr().err
         assert main(["trace", "t", "--store", str(tmp_path), "--key", "[7]"]) == 2
-        assert "name it with --table" in capsys.readouterr().err
+        assert "--key requires --table" in capsys.readouterr().err
         monkeypatch.setattr("cdc_core.cli.trace.standing_text", interrupt)
         assert main(["trace", "t", "--store", str(tmp_path)]) == 1
         said = capsys.readouterr()

@@ -157,7 +157,7 @@ def test_a_sink_is_told_which_attempt_a_slice_is(config: AttemptConfig, monkeypa
 
 def test_a_task_of_a_replaced_run_writes_nothing(config: AttemptConfig, script: Script) -> None:
     (config.run_dir.parent / "2").mkdir()
-    assert "was replaced" in (write(config).failure or "")
+    assert "was superseded" in (write(config).failure or "")
     assert not Journal(script.directory).events
 
 
@@ -167,7 +167,7 @@ def test_a_commit_of_a_replaced_run_saves_and_emits_nothing(
     messages = [write(config, 0), write(config, 1)]
     (config.run_dir.parent / "2").mkdir()
     before = store.progress.load("t")
-    with pytest.raises(MaskedError, match="replaced by a newer one"):
+    with pytest.raises(MaskedError, match="was superseded"):
         Attempt(config).commit(messages)
     assert store.progress.load("t") == before
     assert Journal(script.directory).resolved == []

@@ -131,7 +131,7 @@ def test_a_key_column_that_only_looks_like_the_primary_key_is_refused(
     if refused is None or column is None:
         check_query(feed, [ORDERS])
         return
-    told = rf"line 1, column {refused}: key_column cannot name 'id', because it is another value than the primary key's"
+    told = rf"line 1, column {refused}: key_column = 'id': the query computes a new value under the name"
     with pytest.raises(ConfigError, match=told):
         check_query(feed, [ORDERS])
 

@@ -287,5 +287,5 @@ def test_dead_letters_among_the_files_of_the_sink_are_refused(place: str, rig: R
         ),
         PluginHost.load(),
     )
-    with pytest.raises(ConfigError, match=r"would write its dead letters, .*, among the files of its sink"):
+    with pytest.raises(ConfigError, match=r"would write its dead letters to .*, among the files of its sink"):
         check_dead_letters(feed, [TABLE])

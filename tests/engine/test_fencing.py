@@ -98,7 +98,7 @@ def test_a_task_of_a_replaced_run_is_refused(tmp_path: Path) -> None:
     (runs / "10").mkdir(parents=True)
     with at_work(path, run_dir=runs / "10"):
         pass
-    with pytest.raises(RetryableError, match="attempt 9 was replaced"), at_work(path, run_dir=runs / "9"):
+    with pytest.raises(RetryableError, match="attempt 9 was superseded"), at_work(path, run_dir=runs / "9"):
         pass
     assert is_idle(path)
 

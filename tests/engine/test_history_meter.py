@@ -126,7 +126,7 @@ def test_a_source_that_hangs_delays_no_other_and_is_not_asked_again(
     again.join(60)
     assert hanging.is_alive()
     assert warnings(caplog) == [
-        "changefeed 'orders': what its source retains is not measured now: its source does not answer"
+        "changefeed 'orders': cannot measure what its source retains: its source does not answer"
     ]
     (directory(store, "orders") / "hold-metrics").unlink()
     hanging.join(60)
@@ -148,7 +148,7 @@ def test_what_cannot_be_measured_keeps_its_value_and_its_age(
         measure(found)
     [after] = reports(store)
     assert (after.gauges, after.known.measured_at) == (before.gauges, before.known.measured_at)
-    why = "what its source retains is not measured now: no route to one"
+    why = "cannot measure what its source retains: no route to one"
     assert warnings(caplog) == [f"changefeed 'orders': {why}"], "once"
 
 

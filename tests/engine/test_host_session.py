@@ -52,7 +52,7 @@ def test_what_has_delivered_before_needs_no_step_without_rows_on_a_cluster(
 
 def test_a_cluster_that_is_out_of_reach_ends_no_changefeed_for_good() -> None:
     host_session, _ = session()
-    outage = QueryHostError("no executor began", outage=True)
+    outage = QueryHostError("no executor started", outage=True)
     with pytest.raises(QueryHostError) as raised:
         host_session.raise_if_fatal_on_start(outage)
     assert raised.value is outage

@@ -14,7 +14,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.progress import ProgressStore, store_url
 
 JVM = QueryHostError("Spark's JVM ended")
-NO_EXECUTOR = QueryHostError("no executor began within 2s", outage=True)
+NO_EXECUTOR = QueryHostError("no executor started within 2s", outage=True)
 REFUSED = ConfigError("executor 3 on host b has no Python")
 
 

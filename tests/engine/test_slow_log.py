@@ -15,7 +15,7 @@ from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.telemetry.stages import SINK, SOURCE, STAGES, Repeat
 
 OWNERS: Mapping[str, str] = {SINK: "sink 'webhook'", SOURCE: "source 'postgres'"}
-BEGIN = "changefeed 't': slow: a slice (process 7)"
+BEGIN = "changefeed 't': slow: slice (process 7)"
 
 
 class Clock:
@@ -46,8 +46,8 @@ def test_a_task_that_waits_is_named_at_the_limit_then_at_each_doubling_and_when_
     clock.now = 25.0
     calls.update([task(0.0, stage=SOURCE), task(0.1, process=8)])
     assert caplog.messages == [
-        f"{BEGIN} has waited for sink 'webhook' for {seconds:.1f} s: answer 503 for ***" for seconds in (5, 10, 20)
-    ] + [f"{BEGIN} goes on after 25.0 s of waiting for sink 'webhook'"]
+        f"{BEGIN} has been waiting {seconds:.1f} s for sink 'webhook': answer 503 for ***" for seconds in (5, 10, 20)
+    ] + [f"{BEGIN} resumed after waiting 25.0 s for sink 'webhook'"]
 
 
 def test_a_task_that_waits_anew_in_the_same_stage_is_another_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -57,9 +57,9 @@ def test_a_task_that_waits_anew_in_the_same_stage_is_another_wait(caplog: pytest
         clock.now = now
         calls.update([task(for_s)])
     assert [message.removeprefix(f"{BEGIN} ")[:9] for message in caplog.messages] == [
-        "has waite",
-        "goes on a",
-        "has waite",
+        "has been ",
+        "resumed a",
+        "has been ",
     ]
 
 
@@ -70,7 +70,7 @@ def test_a_task_that_is_gone_has_gone_on(caplog: pytest.LogCaptureFixture) -> No
     calls.update([task(6.0)])
     calls.update([])
     calls.update([])
-    assert caplog.messages[1:] == [f"{BEGIN} goes on after 6.0 s of waiting for sink 'webhook'"]
+    assert caplog.messages[1:] == [f"{BEGIN} resumed after waiting 6.0 s for sink 'webhook'"]
 
 
 def test_without_the_option_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -250,7 +250,7 @@ def test_a_worker_starts_anew_when_other_versions_are_installed(
         assert Process.versions == [{"cdc-core": "1.0"}]
         installed["cdc-core"] = "1.1"
         eventually("another one is started", lambda: Process.versions[1:] == [{"cdc-core": "1.1"}])
-        assert "its worker restarts, because other versions are installed now" in caplog.text
+        assert "its worker restarts, because different versions are installed now" in caplog.text
 
 
 def test_workers_offer_what_jobs_ask_for(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_node_that_no_other_host_reaches_says_so(
 ) -> None:
     monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
     Cluster(NodeSettings(store=where, name="one", directory="", cores=1, address=address))
-    assert ("where no other host reaches the node; give it --address" in caplog.text) is is_told
+    assert ("an address that other hosts cannot reach; set --address" in caplog.text) is is_told
 
 
 def test_the_log_of_master_and_worker_does_not_grow_without_limit(store: ProgressStore, tmp_path: Path) -> None:

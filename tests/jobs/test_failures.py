@@ -88,7 +88,7 @@ def test_a_job_that_failed_goes_on_when_its_message_is_obeyed(
             or sql.execute(
                 "SELECT 1 FROM pg_replication_slots WHERE slot_name LIKE %s", [f"%{feed_id(nodes, name)}%"]
             ).fetchall()
-        ), "the source keeps its history"
+        ), "the source started a new history"
         sql.execute(f"INSERT INTO {name} VALUES (2)")
         for command in [*([cause.does] if cause.does else []), *commands(job.reason or "")]:
             assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err

@@ -19,10 +19,10 @@ from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import open_engine, store_url
 from cdc_core.store.progress import ProgressStore
 
-LOST = "has not heard from the store: it ends what it runs before others take its jobs over"
+LOST = "has lost contact with the store: it stops its jobs before other nodes take them over"
 
 
-AGAIN = "ran nothing any more when its session ended"
+AGAIN = "its session expired, after it had stopped its jobs"
 
 
 def test_a_store_that_does_not_answer_holds_no_end_up(

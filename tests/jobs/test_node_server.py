@@ -81,7 +81,7 @@ def test_a_node_serves_its_metrics_to_those_who_may_ask(
         assert get(open_port, "/ready")[0] == 404
         node.terminate()
         assert node.wait() == 0, node.log_tail()
-        assert f"this server is at http://127.0.0.1:{port}" in node.log()
+        assert f"serving at http://127.0.0.1:{port}" in node.log()
         assert not [token for token in TOKENS.values() if token in node.log()]
     with socket.socket() as gone:
         assert gone.connect_ex(("127.0.0.1", port)) != 0

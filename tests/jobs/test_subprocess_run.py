@@ -165,7 +165,7 @@ def test_a_child_that_does_not_hear_of_its_lease_is_killed(tmp_path: Path) -> No
     process.suspend()
     outcome = ended(run)
     assert isinstance(outcome.error, SubprocessLostError)
-    assert "had no lease of its node any more" in str(outcome.error)
+    assert "had lost the lease of its node" in str(outcome.error)
     assert not lives(process)
 
 

@@ -166,7 +166,7 @@ def test_an_item_named_cdc_topic_is_the_topic_and_no_column() -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("SELECT 'x' AS cdc_topic FROM orders", "cdc_topic is no column of the message; select others as well"),
+        ("SELECT 'x' AS cdc_topic FROM orders", "cdc_topic is not part of the message; select other columns as well"),
         ("SELECT id, 'x' AS cdc_topic, 'y' AS cdc_topic FROM orders", "two expressions are named cdc_topic"),
     ],
 )
@@ -177,5 +177,5 @@ def test_a_query_gives_one_topic_and_something_to_deliver(query: str, told: str)
 
 @pytest.mark.parametrize("previous", ["(cdc_prev)", "cdc_prev", "crdb_internal_cdc_prev"])
 def test_the_row_before_has_no_time_of_its_own(previous: str) -> None:
-    with pytest.raises(OptionError, match="cdc_prev has no crdb_internal_mvcc_timestamp: sources do not tell when"):
+    with pytest.raises(OptionError, match="cdc_prev has no crdb_internal_mvcc_timestamp: sources do not say when"):
         bound(f"SELECT {previous}.CRDB_internal_mvcc_timestamp AS old FROM orders")

@@ -171,5 +171,5 @@ def test_a_reference_in_a_query_or_a_function_is_refused_as_it_would_be_shown(
 
 
 def test_functions_without_a_query_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="changefeed 'c' has functions and no query that could call them"):
+    with pytest.raises(ConfigError, match="changefeed 'c' has functions but no query that could call them"):
         feed(tmp_path, "tables = ['t']\n[changefeed.c.functions]\nf = '(x) -> x'")

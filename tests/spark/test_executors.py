@@ -18,8 +18,8 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
 @pytest.mark.parametrize(
     ("master", "settings", "said"),
     [
-        ("yarn", {}, "the master yarn gave none; its own tools say why"),
-        ("spark://a:7077", {}, "the master spark://a:7077 gave none; its web page and its log show what it has"),
+        ("yarn", {}, "the master yarn offered none; its own tools say why"),
+        ("spark://a:7077", {}, "the master spark://a:7077 offered none; its web page and its log show what it has"),
         (
             "spark://a:7077",
             PINNED,
@@ -29,8 +29,8 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
         (
             "spark://a:7077,b:7077",
             {"spark.executor.resource.cdc_job_3.amount": "1"},
-            "the master spark://a:7077,b:7077 gave none; start `cdc node --cores N` where execution_locality matches,"
-            " with the job's versions and enough --memory, and see the logs of the nodes for their workers",
+            "the master spark://a:7077,b:7077 offered none; start `cdc node --cores N` where execution_locality matches"
+            ", with the job's versions and enough --memory, and see the logs of the nodes for their workers",
         ),
     ],
 )

@@ -88,14 +88,14 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
     assert store.claims.adopt("orders", two) is not None
     die(store, two)
     assert store.claims.adopt("orders", one) is not None
-    Changefeeds(store).pause("orders", "asked for by ann")
+    Changefeeds(store).pause("orders", "requested by ann")
     store.claims.settle("orders", one, "stopped")
     altered = {**DEFINITION, "format": "avro"}
     wanted = Pending(definition=altered, locality=Locality(), initial_scans={}, why="format is avro now")
     configure(store, "orders", wanted, before=DEFINITION)
     Changefeeds(store).set_owner("orders", "bob")
     Changefeeds(store).resume("orders")
-    Changefeeds(store).cancel("orders", "asked for by bob")
+    Changefeeds(store).cancel("orders", "requested by bob")
     assert store.claims.adopt("orders", one) is not None
     store.claims.settle("orders", one, "stopped")
     store.claims.settle("orders", one, "reverted")

@@ -160,7 +160,7 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(tmp_path: Path) 
         reply = web.ask(token=VIEW)
         assert (reply.status, reply.message) == (
             429,
-            f"this client asks too often; ask again in {reply.headers['retry-after']} s",
+            f"too many requests from this client; retry in {reply.headers['retry-after']} s",
         )
         assert int(reply.headers["retry-after"]) in (1, 2)
         assert web.ask(token=ADMIN).status == 200  # each caller has a bucket of its own

@@ -87,7 +87,7 @@ def test_without_a_token(web: Web) -> None:
     ],
 )
 def test_with_a_wrong_token(web: Web, given: str) -> None:
-    refused(web.ask(headers=[("Authorization", given)]), 401, "the token or certificate is not known here")
+    refused(web.ask(headers=[("Authorization", given)]), 401, "unknown token or certificate")
 
 
 def test_with_a_token_in_the_query_where_logs_would_keep_it(web: Web) -> None:
@@ -98,12 +98,12 @@ def test_with_the_hash_from_the_file_as_a_token(web: Web) -> None:
     assert web.access.settings.tokens is not None
     line = next(line for line in Path(web.access.settings.tokens).read_text().splitlines() if "boss" in line)
     for token in (line.split()[2], line.split(":")[1]):
-        refused(web.ask(token=token), 401, "not known here")
+        refused(web.ask(token=token), 401, "unknown token or certificate")
 
 
 def test_with_a_role_that_is_too_small(web: Web) -> None:
     refused(web.ask("/operate", method="POST", token=VIEW, body=b"{}"), 403, "'viewer' has the role view, and this")
-    refused(web.ask("/admin", method="DELETE", token=OPERATE), 403, "this takes the role admin")
+    refused(web.ask("/admin", method="DELETE", token=OPERATE), 403, "this requires the role admin")
     assert web.ask("/admin", method="DELETE", token=ADMIN).status == 200
 
 
@@ -261,12 +261,12 @@ def test_for_another_name(web: Web, host: str) -> None:
 def test_from_a_page_of_another_site(web: Web, header: tuple[str, str]) -> None:
     for proof in (("Authorization", f"Bearer {ADMIN}"), ("Cookie", f"cdc_token={ADMIN}")):
         reply = web.ask("/admin", method="DELETE", headers=[proof, header])
-        refused(reply, 403, "this request comes from a page of another site")
+        refused(reply, 403, "cross-site request refused")
 
 
 def test_by_a_cookie_without_the_page_it_comes_from(web: Web) -> None:
     cookie = ("Cookie", f"other=1; cdc_token={ADMIN}")
-    refused(web.ask("/admin", method="DELETE", headers=[cookie]), 403, "from a page of another site")
+    refused(web.ask("/admin", method="DELETE", headers=[cookie]), 403, "cross-site request refused")
     own = ("Origin", f"http://127.0.0.1:{web.port}")
     assert web.ask("/admin", method="DELETE", headers=[cookie, own]).status == 200
     assert web.ask(headers=[cookie]).status == 200

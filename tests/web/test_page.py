@@ -120,7 +120,7 @@ def test_the_overview_of_an_empty_store_says_so(tmp_path: Path) -> None:
     empty = ProgressStore(store_url(tmp_path))
     empty.open()
     with served(deployment(empty)) as server:
-        assert "The store knows no changefeed yet." in Browser(server.address.port).get("/ui").page.text
+        assert "There are no changefeeds in the store yet." in Browser(server.address.port).get("/ui").page.text
     empty.close()
 
 
@@ -338,7 +338,7 @@ def test_what_needs_a_job_is_not_offered_for_other_changefeeds(browser: Browser,
 def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) -> None:
     page = "/ui/changefeeds/orders"
     for wrong, reason in (
-        ({"key": "[7]", "rows": "1"}, "name it by 'table'"),
+        ({"key": "[7]", "rows": "1"}, "'key' requires 'table'"),
         ({"table": "nope", "rows": "1"}, "has no table 'nope'"),
         ({"table": "orders", "key": "7", "rows": "1"}, "'7' is not a JSON array"),
         ({"table": "orders", "key": "[NaN]", "rows": "1"}, "'[NaN]' is not a JSON array"),
@@ -415,7 +415,7 @@ def test_a_form_that_is_checked_while_nobody_is_signed_in_gets_no_page_to_sign_i
 def test_a_token_signs_in_and_signing_out_ends_that(guarded: Browser) -> None:
     wrong = signed_in(guarded, "nonsense")
     assert wrong.status == 401
-    assert "This token is not known here." in wrong.page.text
+    assert "Unknown token." in wrong.page.text
     answer = signed_in(guarded, "view")
     assert answer.headers["location"] == "/ui/nodes"
     assert {"HttpOnly", "SameSite=strict"} <= set(answer.headers["set-cookie"].split("; "))

@@ -336,7 +336,7 @@ def test_a_job_is_altered_by_a_form_with_what_is_written(
         assert browser.post(form.target, **{**form.fields, name: value}).status == 400
     early = browser.post(form.target, **{**form.fields, "tables": f"{TABLE}\nmore", ":scan": "no"})
     assert (early.status, errors_of(early).keys()) == (400, {"tables"})
-    assert "has not begun yet" in early.page.text
+    assert "has not started yet" in early.page.text
     assert store.events.read("orders", kinds=["alter_changefeed"]) == []
 
     done = browser.post(form.target, **{**form.fields, "resolved": "1s", "updated": "", "tables": f"{TABLE}\nmore"})
@@ -345,7 +345,7 @@ def test_a_job_is_altered_by_a_form_with_what_is_written(
     assert "It is altered." in text
     assert "altered (local): added more; set resolved; unset updated" in text
     stale = browser.post(form.target, **{**form.fields, "resolved": "2s"})
-    assert (stale.status, "has been changed meanwhile" in stale.page.text) == (409, True)
+    assert (stale.status, "was changed in the meantime" in stale.page.text) == (409, True)
 
 
 def test_a_preview_shows_messages_and_leaves_nothing_behind(

@@ -161,7 +161,7 @@ def test_a_trace_that_cannot_be_made_is_refused_with_the_reason(rest: Rest, one:
         ({"tabel": "counter"}, "did you mean 'table'"),
         ({"table": "ordres"}, "did you mean 'orders'"),
         ({"table": 7}, "must be the name of a table"),
-        ({"key": [7]}, "name it by 'table'"),
+        ({"key": [7]}, "'key' requires 'table'"),
         ({"table": "orders", "key": 7}, "must be a list"),
         ({"table": "orders", "key": [None]}, "must be a list"),
         ({"rows": 101}, "from 1 to 100"),

@@ -139,18 +139,20 @@ class Access:
         if request.state.user is None:
             if not request.state.callers_are_known:
                 raise Refusal(503, "the file of tokens cannot be read at present; the server's log says why")
-            what = "the token or certificate is not known here" if request.state.wrong_proof else "a token is missing"
+            what = "unknown token or certificate" if request.state.wrong_proof else "a token is missing"
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(
             403,
-            f"'{request.state.user}' has the role {role.name.lower()}, and this takes the role"
+            f"'{request.state.user}' has the role {role.name.lower()}, and this requires the role"
             f" {endpoint.role.name.lower()}",
         )
 
     def _require_own_page(self, request: Request) -> None:
         host, origin, site = (request.headers.get(name) for name in ("host", "origin", "sec-fetch-site"))
         if not self.origins.allows_change(host=host or "", origin=origin, site=site):
-            raise Refusal(403, "a page of another site asks for this, and it starts work here; open it from this one")
+            raise Refusal(
+                403, "cross-site request refused, because it starts work here; open it from a page of this site"
+            )
 
     @staticmethod
     def client_of(client: tuple[str, int] | None) -> str:

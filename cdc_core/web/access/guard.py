@@ -86,7 +86,7 @@ class Guard:
             caller, proved = self._caller(headers, state)
         wait_s = access.rate.take(f"user {caller.name}" if caller else f"address {address}")
         if wait_s:
-            raise Refusal(429, f"this client asks too often; ask again in {wait_s} s", wait_s=wait_s)
+            raise Refusal(429, f"too many requests from this client; retry in {wait_s} s", wait_s=wait_s)
         state["user"] = caller.name if caller else ("local" if access.callers is None else None)
         state["role"] = caller.role if caller else (Role.ADMIN if access.callers is None else Role.ANYONE)
         state["secure"] = access.origins.is_secure(host)
@@ -98,7 +98,7 @@ class Guard:
             if not access.origins.allows_change(host=host, origin=origin, site=site) or (
                 by_cookie and origin is None and site is None
             ):
-                raise Refusal(403, "this request comes from a page of another site, and changes something here")
+                raise Refusal(403, "cross-site request refused, because it changes something here")
 
     def _caller(self, headers: Headers, state: Mapping[str, object]) -> tuple[Caller | None, bool]:
         """Return who asks, and whether they tried to show it."""

@@ -16,7 +16,7 @@ class AccessSettings:
 
     tokens: str | None = option(
         None,
-        doc="File that says who may ask, with which role; `cdc token` writes it. Changes take effect at once.",
+        doc="File of tokens and their roles, written by `cdc token`. Changes take effect at once.",
     )
     tls_cert: str | None = option(None, doc="Certificate of the server, with its chain, as a PEM file.")
     tls_key: str | None = option(None, doc="Private key of the certificate, unencrypted, as a PEM file.")
@@ -29,19 +29,23 @@ class AccessSettings:
     )
     trusted_proxy: tuple[str, ...] = option(
         (),
-        doc="Addresses or networks, separated by commas, of reverse proxies that say in X-Forwarded-For who asks.",
+        doc="Addresses or networks, separated by commas, of reverse proxies whose header X-Forwarded-For is trusted.",
     )
     trusted_network: bool = option(
         False, doc="Listen without TLS where other hosts can connect, because something else encrypts the connections."
     )
     allowed_paths: tuple[str, ...] = option(
         (),
-        doc="Directories, separated by commas, below which are the files that definitions in requests may refer to by"
-        " `${file:PATH}`. By default they may refer to none.",
+        doc="Directories, separated by commas, whose files definitions in requests may refer to by `${file:PATH}`."
+        " Default: none.",
     )
     max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Size of the largest body of a request.")
-    max_rate: float = option(50.0, doc="Requests a second of one client; twice as many may come at once.")
-    max_connections: int = option(256, doc="Connections at a time. Clients at one address get at most half of them.")
+    max_rate: float = option(
+        50.0, doc="Maximum number of requests per second of one client; bursts may have twice as many."
+    )
+    max_connections: int = option(
+        256, doc="Maximum number of connections. Clients at one address get at most half of them."
+    )
     request_timeout: Duration = option(
         Duration(10.0), doc="How long a client may take to send the head of a request, and again to send its body."
     )

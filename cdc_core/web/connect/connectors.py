@@ -55,7 +55,7 @@ _KEYS = ("name", "config", "initial_state")
 @ENDPOINTS.add(
     "GET /connectors",
     Role.VIEW,
-    Answer({"anyOf": [array(TEXT), ref("Expanded")]}, "Their names, or what was asked for by name."),
+    Answer({"anyOf": [array(TEXT), ref("Expanded")]}, "Their names, or with `expand` an object by name."),
     parameters=[_EXPAND],
 )
 def listed(request: Request) -> Response:
@@ -151,7 +151,7 @@ def patch_config(request: Request) -> Response:
 @ENDPOINTS.add(
     "DELETE /connectors/{name}",
     Role.ADMIN,
-    Answer(None, "It is deleted, or will be by a node.", status=204),
+    Answer(None, "Deleted. A node cleans up the source in the background.", status=204),
     errors=[404, 409],
 )
 def delete(request: Request) -> Response:

@@ -35,7 +35,7 @@ def status(request: Request) -> Response:
 @ENDPOINTS.add(
     "POST /connectors/{name}/restart",
     Role.OPERATE,
-    Answer(ref("Status"), "It is restarted, if that is what the parameters say.", status=202),
+    Answer(ref("Status"), "Restarted, if the parameters select it.", status=202),
     Answer(None, "It is restarted.", status=204),
     parameters=[
         flag_parameter("includeTasks", "Answer with what is restarted. The task is restarted in any case."),
@@ -83,7 +83,7 @@ def resume(request: Request) -> Response:
 @ENDPOINTS.add(
     "GET /connectors/{name}/tasks",
     Role.VIEW,
-    Answer(array(ref("Task")), "One task, none of a stopped connector."),
+    Answer(array(ref("Task")), "One task, or none if the connector is stopped."),
     errors=[404],
 )
 def tasks(request: Request) -> Response:
@@ -146,7 +146,7 @@ def get_offsets(request: Request) -> Response:
     Answer(ref("Message"), "Done."),
     body=Body(
         record("offsets:[Offset]"),
-        "As they are read, or with `to` as the only field of an offset.",
+        "Offsets as returned by GET, or objects with a single field `to`.",
     ),
     errors=[400, 404, 409, 415],
 )
@@ -252,8 +252,7 @@ def _target(offset: object) -> str | Token:
         return token
     raise Refusal(
         400,
-        "an 'offset' is null, which begins anew with all rows, or one that GET gave, or {\"to\": POSITION} with now, a"
-        " time, or a position of the source's own",
+        '\'offset\' must be null (start over), an offset returned by GET, or {"to": "now" | TIME | POSITION}',
     )
 
 

@@ -69,7 +69,7 @@ def _add(action: str) -> None:
 
     def obey(request: Request) -> str:
         name = known_name(request)
-        reason = form_values(request).get("reason", "").strip()[:500] or f"asked for by {request.state.user or 'local'}"
+        reason = form_values(request).get("reason", "").strip()[:500] or f"requested by {request.state.user or 'local'}"
         _ASKED[action](deployment_of(request).changefeeds, name, reason)
         return f"{feed_path(name)}?done={action}"
 

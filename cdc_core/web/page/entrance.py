@@ -75,7 +75,7 @@ def sign_in(request: Request) -> Response:
         error = "The file of tokens cannot be read at present; the server's log says why."
         return page(request, "login.html", status=503, next=wanted, error=error)
     if access.callers.by_token(token) is None:
-        return page(request, "login.html", status=401, next=wanted, error="This token is not known here.")
+        return page(request, "login.html", status=401, next=wanted, error="Unknown token.")
     answer = redirect(wanted)
     secure = bool(getattr(request.state, "secure", True))
     answer.set_cookie(COOKIE, token, max_age=_KEPT_S, path="/", httponly=True, samesite="strict", secure=secure)

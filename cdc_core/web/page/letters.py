@@ -115,8 +115,8 @@ def _about_replay(request: Request) -> Confirmation:
     return Confirmation(
         title=f"Replay the dead letters of {name}?",
         text=(
-            "All of them are sent to the sink again, those of a key in order. A job must be paused for that. A row that"
-            " is refused again stays a dead letter."
+            "Re-sends all dead letters, in order per key. A job must be paused for that. A row that is refused"
+            " again stays a dead letter."
         ),
         button="Replay",
         target=f"{feed_path(name)}/replay",

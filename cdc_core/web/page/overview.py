@@ -108,7 +108,7 @@ class Overview:
         """What the table says when it has no line; otherwise empty."""
         if self.rows:
             return ""
-        return "No changefeed matches." if self.filter.is_on else "The store knows no changefeed yet."
+        return "No changefeed matches." if self.filter.is_on else "There are no changefeeds in the store yet."
 
 
 _LABELS = {"": "all", "good": "running", "busy": "changing", "warn": "attention", "bad": "failed", "rest": "ended"}

@@ -36,7 +36,7 @@ _MAX_EVENTS = 1000
 _OF_EVENTS = (
     Parameter("kind", "Only events of this kind. May be repeated.", schema=array(TEXT)),
     number_parameter("after", "Only those with a greater number.", 0, 2**62),
-    number_parameter("limit", "At most so many of the latest. Default: 100.", 1, _MAX_EVENTS),
+    number_parameter("limit", "At most this many of the latest. Default: 100.", 1, _MAX_EVENTS),
 )
 
 
@@ -78,7 +78,7 @@ def events(request: Request) -> Response:
     errors=[400, 404, 409, 415],
 )
 def cancel(request: Request) -> Response:
-    """End a job for good. It stays listed."""
+    """Cancel a job for good. It stays listed."""
     changefeeds, name = deployment_of(request).changefeeds, job_of(request, "cancel")
     reason = json_object(request, empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
@@ -91,7 +91,7 @@ def cancel(request: Request) -> Response:
     "GET /v1/jobs/{name}/preview",
     Role.OPERATE,
     Answer(array(ref("Previewed"))),
-    parameters=[number_parameter("rows", "Of so many rows. Default: 20.", 1, MAX_ROWS)],
+    parameters=[number_parameter("rows", "Number of rows. Default: 20.", 1, MAX_ROWS)],
     errors=[400, 404, 409],
     costly=True,
 )
@@ -118,7 +118,7 @@ def node(request: Request) -> Response:
 
 @ENDPOINTS.add("POST /v1/nodes/{name}/drain", Role.ADMIN, Answer(ref("Node"), status=202), errors=[404, 409])
 def drain(request: Request) -> Response:
-    """Have a node hand over its jobs and end."""
+    """Make a node hand over its jobs and end."""
     deployment, name = deployment_of(request), name_of(request)
     _node(deployment, name)
     try:
@@ -154,7 +154,7 @@ _MAX_LETTERS = 1000
     Role.VIEW,
     Answer(array(ref("DeadLetter"))),
     parameters=[
-        number_parameter("limit", "At most so many. Default: 100.", 1, _MAX_LETTERS),
+        number_parameter("limit", "At most this many. Default: 100.", 1, _MAX_LETTERS),
         number_parameter("after", "Only those with a greater number.", 0, 2**62),
     ],
     errors=[400, 404],

@@ -93,7 +93,7 @@ def test_slot_scan_and_log_are_on_the_closest_endpoint_and_the_publication_is_on
         assert is_complete(feed, sql)
         sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
         sql.execute("INSERT INTO u VALUES (1)")
-        with pytest.raises(RestartError, match=r"tables join.*: public\.u"):
+        with pytest.raises(RestartError, match=r"new tables matched.*: public\.u"):
             feed.catch_up()
         feed.restart()
         feed.catch_up()
@@ -295,7 +295,7 @@ def test_a_promoted_endpoint_that_has_the_failover_slot_continues_and_publishes(
                 assert feed.token["endpoint"] == place(standby)
                 assert is_complete(feed, promoted)
                 promoted.execute("CREATE TABLE u (id int PRIMARY KEY)")
-                with pytest.raises(RestartError, match=r"tables join.*: public\.u"):
+                with pytest.raises(RestartError, match=r"new tables matched.*: public\.u"):
                     feed.catch_up()
 
 

@@ -1,4 +1,4 @@
-"""A slot and a publication that were made beforehand: what is read from them, what is refused, and that they stay."""
+"""A slot and a publication that existed before: what is read from them, what is refused, and that they stay."""
 
 from __future__ import annotations
 

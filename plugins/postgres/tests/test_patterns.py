@@ -47,7 +47,7 @@ def leave(feed: Feed, sql: Sql, table: str, *, update: str = "a1") -> None:
         sql.execute(f"UPDATE {update} SET v = 'after' WHERE id = 2")
         return False
 
-    with pytest.raises(RestartError, match=f"dropped, and followed no longer: {table}"):
+    with pytest.raises(RestartError, match=f"stopped following dropped tables: {table}"):
         feed.steps_until(write)
     feed.restart()
 
@@ -75,7 +75,7 @@ def test_a_table_that_is_created_and_filled_in_one_transaction_arrives_whole(fee
         sql.execute("CREATE TABLE a3 AS SELECT g AS id, 'new' AS v FROM generate_series(1, 50) g")
         sql.execute("ALTER TABLE a3 ADD PRIMARY KEY (id)")
     sql.execute("UPDATE a3 SET v = 'changed' WHERE id = 7")
-    assert attempts(feed) == ["tables join, and their rows will be read: public.a3"]
+    assert attempts(feed) == ["new tables matched: public.a3; starting their initial scan"]
     sql.execute("DELETE FROM a3 WHERE id = 8")
     assert attempts(feed) == []
     assert feed.rows("public.a3") == table_of(sql, "SELECT * FROM a3")
@@ -87,7 +87,7 @@ def test_nothing_is_resolved_between_the_creation_of_a_table_and_its_last_row(da
         created = feed.now()
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY, pad text)")
         sql.execute("INSERT INTO a3 SELECT g, repeat('x', 500) FROM generate_series(1, 2000) g")
-        with pytest.raises(RestartError, match=r"tables join.*: public\.a3"):
+        with pytest.raises(RestartError, match=r"new tables matched.*: public\.a3"):
             feed.catch_up()
         feed.restart()
         before = dict(feed.resolved)
@@ -105,7 +105,7 @@ def test_a_table_that_is_created_during_the_initial_scan_joins_after_it(database
         feed.steps_until(lambda: len(feed.changes) > 500)
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
         sql.execute("INSERT INTO a3 SELECT generate_series(1, 2000)")
-        with pytest.raises(RestartError, match=r"tables join.*: public\.a3"):
+        with pytest.raises(RestartError, match=r"new tables matched.*: public\.a3"):
             feed.steps_until(lambda: False)
         assert feed.rows("public.a1") == table_of(sql, "SELECT * FROM a1")
         assert not any(feed.resolved.values())
@@ -126,7 +126,7 @@ def test_a_table_that_joins_is_read_without_an_initial_scan_too(database: str, s
 def test_tables_that_are_created_all_the_time_do_not_stop_the_changes_of_others(feed: Feed, sql: Sql) -> None:
     for number in range(3, 6):
         sql.execute(f"CREATE TABLE a{number} (id int PRIMARY KEY)")
-        with pytest.raises(RestartError, match=f"tables join.* public.a{number}"):
+        with pytest.raises(RestartError, match=f"new tables matched.* public.a{number}"):
             feed.steps_until(lambda: False)
         sql.execute("UPDATE a1 SET v = %s WHERE id = 1", [str(number)])
         feed.restart()
@@ -293,6 +293,6 @@ def test_no_mark_passes_a_table_that_takes_the_name_of_a_dropped_one(feed: Feed,
     sql.execute("DROP TABLE a1")
     sql.execute("CREATE TABLE a1 (id int PRIMARY KEY, w text)")
     sql.execute("INSERT INTO a1 VALUES (100, 'new')")
-    assert attempts(feed) == ["dropped, and followed no longer: public.a1"]
+    assert attempts(feed) == ["stopped following dropped tables: public.a1"]
     assert feed.rows("public.a1")[(100,)] == {"id": 100, "w": "new"}
     assert followed(feed) == {"public.a1", "public.a2"}

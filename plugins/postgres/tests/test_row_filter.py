@@ -399,8 +399,8 @@ def test_a_publication_that_was_made_beforehand_is_refused(database: str, sql: S
     with unstarted(database, "id > 10", options=options) as feed, pytest.raises(ConfigError) as refused:
         feed.start()
     assert str(refused.value) == (
-        "option 'row_filter' sets filters in a publication of the changefeed's own, and publication p was made"
-        " beforehand, which a changefeed never alters. Remove the option, or publication_name"
+        "option 'row_filter' sets filters in a publication of the changefeed's own, and publication p existed"
+        " before the changefeed, which never alters it. Remove the option, or publication_name"
     )
 
 

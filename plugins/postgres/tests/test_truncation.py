@@ -152,7 +152,7 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
             feed.catch_up()
 
 
-@pytest.mark.parametrize(("found_in", "remedy"), [("the log", "keep"), ("the catalog", "read anew")])
+@pytest.mark.parametrize(("found_in", "remedy"), [("the log", "keep"), ("the catalog", "read again")])
 def test_a_changefeed_that_ended_for_a_truncated_partition_ends_again_until_a_remedy_is_chosen(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, found_in: str, remedy: str
 ) -> None:

@@ -12,7 +12,7 @@ KEEP = {"truncate": "keep"}
 ALL = {"publication_name": "everything"}
 UNLOGGED = ("ALTER TABLE {0} SET UNLOGGED", "UPDATE {0} SET v = v + 1", "DELETE FROM {0} WHERE id = 7")
 LOGGED = "ALTER TABLE {0} SET LOGGED"
-REWROTE = r"^table public\.{0}: ALTER TABLE rewrote it, .* To read all tables anew, "
+REWROTE = r"^table public\.{0}: ALTER TABLE rewrote it, .* To read all tables again, "
 
 
 @pytest.fixture(autouse=True)

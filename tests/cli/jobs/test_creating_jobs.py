@@ -36,8 +36,7 @@ Capture = pytest.CaptureFixture[str]
 
 def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, cdc: Cdc) -> None:
     assert cdc("create", file).out == (
-        "job 'orders' is created, its owner is ann; no node that matches it is alive, and the first one that starts"
-        " runs it\n"
+        "job 'orders' is created, its owner is ann; no matching node is alive; the first one that starts runs it\n"
     )
     found, known = store.jobs.find("orders"), store.changefeeds.find("orders")
     assert found is not None
@@ -86,7 +85,7 @@ def test_what_cannot_be_a_job_is_refused_and_nothing_is_created(store: ProgressS
     assert cdc.sentence("create", file) == "table public.counter does not exist"
     (file.parent / "check").write_text("TerminalError history is lost; drop it with `cdc drop FILE NAME`")
     assert cdc.sentence("create", file) == f"history is lost; drop it with `cdc drop {file} orders`"
-    assert "is not a name of an owner" in cdc.sentence("create", file, "--owner", " ")
+    assert "is not a valid owner" in cdc.sentence("create", file, "--owner", " ")
     assert store.changefeeds.find("orders") is None
     assert cdc("create", file, "--no-check", "--owner", "bob").out
 
@@ -336,7 +335,7 @@ def test_a_hand_over_that_froze_does_nothing_after_a_later_one_was_refused(
 
     with at_creation(refused_meanwhile):
         told = cdc("create", file, "--from-state", status=2).err
-    assert "another command hands over changefeed 'orders' meanwhile" in told
+    assert "another command is handing over changefeed 'orders'; repeat this one when that has ended" in told
     assert (left.jobs.find("orders"), store.jobs.find("orders"), store.changefeeds.find("orders")) == (None, None, None)
 
 
@@ -353,7 +352,7 @@ def test_a_repetition_is_refused_when_the_first_one_has_given_the_run_back(
         return give(handover, name, **given)
 
     monkeypatch.setattr(Handover, "give", late)
-    assert "was taken back meanwhile; repeat `cdc create " in cdc.sentence("create", file, "--from-state")
+    assert "was taken back in the meantime; repeat `cdc create " in cdc.sentence("create", file, "--from-state")
     assert left.jobs.find("orders") is None
     assert store.jobs.find("orders") is None
 

@@ -156,7 +156,7 @@ def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: Prog
     shown = cdc("show", "orders").out
     assert "starting on node two" in shown
     assert "no route to db" not in shown
-    assert "last run          not heard from since" in shown
+    assert "last run          silent since" in shown
     save(store, "orders")
     assert cdc.json("jobs")["running_status"].startswith("running: ")
 

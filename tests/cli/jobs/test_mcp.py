@@ -172,7 +172,7 @@ def test_jobs_are_paused_resumed_and_restarted_with_the_refusals_of_the_service(
     assert asked(changing, "pause_changefeed", name="orders")["state"] == "pause-requested"
     ended(store, "stopped")
     assert store.jobs.events("orders")[-1].state == "paused"
-    assert [event.reason for event in store.jobs.events("orders")][-2:] == ["asked for by ann, over MCP"] * 2
+    assert [event.reason for event in store.jobs.events("orders")][-2:] == ["requested by ann, over MCP"] * 2
     assert asked(changing, "resume_changefeed", name="orders")["state"] == "running"
     assert store.claims.adopt("orders", one) is not None
     Changefeeds(store).cancel("orders", "no longer needed")
@@ -193,7 +193,7 @@ def test_events_are_those_asked_for(store: ProgressStore) -> None:
     assert refused(of, "list_events", kinds=["node_join"]) == (
         "there is no kind of event 'node_join'; did you mean 'node_joined'?"
     )
-    assert "since: 'soon' is no time" in refused(of, "list_events", since="soon")
+    assert "since: 'soon' is not a time" in refused(of, "list_events", since="soon")
 
 
 def test_a_query_is_explained_that_of_the_changefeed_or_another(

@@ -121,7 +121,7 @@ def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
     paused(store, create, cdc, begun=False)
     assert "public.a" in cdc("sql", "ALTER CHANGEFEED orders ADD public.a").out
     assert store.rescans.initial_scans("orders") == {}
-    assert "has not begun yet" in cdc.sentence("sql", "ALTER CHANGEFEED orders ADD public.b WITH initial_scan = 'no'")
+    assert "has not started yet" in cdc.sentence("sql", "ALTER CHANGEFEED orders ADD public.b WITH initial_scan = 'no'")
 
 
 def test_schedules_are_created_shown_paused_resumed_and_dropped(
@@ -146,7 +146,7 @@ def test_schedules_are_created_shown_paused_resumed_and_dropped(
     [name] = Schedules(store).tick()
     assert name.startswith("nightly-")
     shown = json.loads(cdc("sql", "--format", "json", "PAUSE SCHEDULE nightly").out)
-    assert (shown["schedule_status"], shown["jobsrunning"], shown["state"]) == ("PAUSED", "1", "asked for by ann")
+    assert (shown["schedule_status"], shown["jobsrunning"], shown["state"]) == ("PAUSED", "1", "requested by ann")
     assert "ACTIVE" in cdc("sql", "RESUME SCHEDULE nightly; SHOW SCHEDULE nightly").out
     assert "(2 rows)" in cdc("sql", "DROP SCHEDULES nightly, counter").out
     assert "there is no schedule 'nightly'" in cdc.sentence("sql", "SHOW SCHEDULE nightly")
@@ -233,14 +233,14 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     assert "there is no progress store" in cdc.refused("sql", "SHOW JOBS")
     script.write_text(f"-- a job\n{create};\nRESUME JOB counte;\nPAUSE JOB counter;")
     told = cdc.refused("sql", "-f", script, "--source", "paper://desk/db")
-    assert "the statement of line 3 failed, and those after it were not executed" in told
+    assert "the statement on line 3 failed; those after it were not executed" in told
     assert "there is no job 'counte'; did you mean 'counter'?" in told
     [job] = store.jobs.all()
     assert job.state == "running"
 
 
 def test_wrong_usage_is_refused(store: ProgressStore, tmp_path: Path, cdc: Cdc) -> None:
-    assert "statements are given, and --file too" in cdc.sentence("sql", "SHOW JOBS", "-f", "x.sql")
+    assert "give either statements or --file" in cdc.sentence("sql", "SHOW JOBS", "-f", "x.sql")
     assert "cannot be read" in cdc.sentence("sql", "-f", tmp_path / "x.sql")
     assert "there is no statement in the text" in cdc.sentence("sql", " -- nothing")
     (tmp_path / "x.sql").write_bytes(b"\xff")

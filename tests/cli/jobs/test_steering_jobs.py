@@ -22,19 +22,19 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, cdc: Cdc) ->
     ended(store, "stopped")
     assert cdc("pause", "orders", "--wait").out == "job 'orders' is paused\n"
     assert cdc("resume", "orders").out == "job 'orders' is resumed; a node will adopt it\n"
-    assert cdc.json("pause", "orders")["reason"] == "asked for by ann"
+    assert cdc.json("pause", "orders")["reason"] == "requested by ann"
     Changefeeds(store).resume("orders")
     assert store.claims.adopt("orders", one) is not None
     assert cdc("cancel", "orders", "--yes").out == "job 'orders': node one will cancel it\n"
     ended(store, "stopped")
     ended(store, "reverted")
     assert cdc("cancel", "orders", "--yes", "--wait").out == "job 'orders' is canceled\n"
-    assert cdc.sentence("pause", "orders") == "job 'orders' has ended (canceled): asked for by ann; create another job"
+    assert cdc.sentence("pause", "orders") == "job 'orders' has ended (canceled): requested by ann; create another job"
     assert [event.reason for event in store.jobs.events("orders")][2:6] == [
         "maintenance",
         "maintenance",
         "resumed",
-        "asked for by ann",
+        "requested by ann",
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_cancellation_must_be_confirmed(store: ProgressStore, cdc: Cdc, monkey
     created(store)
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
-        assert "this must be confirmed" in cdc.sentence("cancel", "orders")
+        assert "this needs confirmation" in cdc.sentence("cancel", "orders")
     found = store.jobs.find("orders")
     assert found is not None
     assert found.state == "running"
@@ -79,7 +79,7 @@ def test_a_cancellation_must_be_confirmed(store: ProgressStore, cdc: Cdc, monkey
 
 def test_a_node_is_drained(store: ProgressStore, cdc: Cdc) -> None:
     one = created(store)
-    assert cdc("drain", "one").out == "node 'one' drains and ends\n"
+    assert cdc("drain", "one").out == "node 'one' is draining and will end\n"
     assert cdc.json("nodes")["state"] == "draining"
     store.nodes.leave(one.node_id)
 
@@ -95,7 +95,7 @@ def test_a_node_is_drained(store: ProgressStore, cdc: Cdc) -> None:
         assert cdc("drain", "two", "--wait").out == "node 'two' has ended\n"
     three = store.nodes.join(node("three"), lease_s=600)
     with meanwhile(drained(lambda: die(store, three))):
-        assert "node 'three' has died while it drained" in cdc("drain", "three", "--wait", status=1).err
+        assert "node 'three' died while it was draining" in cdc("drain", "three", "--wait", status=1).err
     assert "there is no living node 'three'" in cdc.sentence("drain", "three")
 
 
@@ -103,7 +103,7 @@ def test_a_job_gets_another_owner(store: ProgressStore, cdc: Cdc) -> None:
     created(store)
     assert cdc("owner", "orders", "bob").out == "job 'orders' belongs to bob\n"
     assert cdc.json("jobs")["owner"] == "bob"
-    assert store.jobs.events("orders")[-1].reason == "the owner is bob now, and was ann"
+    assert store.jobs.events("orders")[-1].reason == "the owner changed from ann to bob"
 
 
 def test_what_a_finished_job_has_left_is_said_when_it_is_dropped(store: ProgressStore, cdc: Cdc) -> None:

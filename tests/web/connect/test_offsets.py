@@ -77,9 +77,7 @@ def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: 
         return rest.message("PATCH", path, status=status, json=body)
 
     for wanted in ({"to": 7}, {"to": "now", "token": {}}, {"resolved": None}, {"token": 7}, 7, "now", {}):
-        assert moved(wanted, 400).startswith(
-            "an 'offset' is null, which begins anew with all rows, or one that GET gave"
-        )
+        assert moved(wanted, 400).startswith("'offset' must be null (start over), an offset returned by GET, or")
     for wrong in ("tomorrow", "1.9999999999", "9" * 5000 + ".0000000000"):
         assert moved({"to": wrong}, 400) == f"changefeed 'orders' cannot be moved: '{wrong}' is no number"
     Script(control).order("move", "RetryableRangefeedError the source is out of reach")

@@ -1,4 +1,4 @@
-"""A replication slot that was made beforehand: whether a changefeed can use it, and where it begins to read."""
+"""A replication slot that existed before: whether a changefeed can use it, and where it begins to read."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PUBLICATION_MISSING = "55000"
 
 
 def require_origin(connection: Connection, slot: Slot) -> None:
-    """Return when the temporary *slot* can be a copy of the one that was made beforehand. Raises: ConfigError."""
+    """Return when the temporary *slot* can be a copy of the one that existed before. Raises: ConfigError."""
     assert slot.origin is not None
     _require_readable(connection, replace(slot, name=slot.origin, given=True))
 
 
 def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) -> None:
-    """Return when the changefeed can read *slot*, which was made beforehand. Raises: ConfigError."""
+    """Return when the changefeed can read *slot*, which existed before. Raises: ConfigError."""
     what = f"replication slot {slot.name}"
     state = _require_readable(connection, slot)
     user = connection.execute(_USERS, [slot.name, feed_applications(slot.feed_id)]).fetchone()

@@ -54,7 +54,7 @@ def check_row_filter(
     if publication.given:
         raise ConfigError(
             f"option 'row_filter' sets filters in a publication of the changefeed's own, and publication "
-            f"{publication.name} was made beforehand, which a changefeed never alters. Remove the option, or "
+            f"{publication.name} existed before the changefeed, which never alters it. Remove the option, or "
             "publication_name"
         )
 

@@ -84,7 +84,7 @@ def load_members(
     """Return the tables to follow: those of *states* that are still wanted, and others that are listed or match.
 
     Without *states*, which is before the first start, every table that matches must be fit. Later ones that are not,
-    or not in a publication that was made beforehand, are left out. Raises: ConfigError.
+    or not in a publication that existed before, are left out. Raises: ConfigError.
     """
     found = find_tables(connection, selection)
     listed = {oid: name for name, oid in found.items() if selection.lists(name)}

@@ -56,8 +56,8 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
     if left < saved.again and left < lsn:
         raise ConfigError(
             f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} are being"
-            " delivered again, so rows would end with old versions; let it get there first, or begin anew with"
-            " `cdc rescan FILE NAME --all --new-slot`"
+            " delivered again, so rows would end with old versions; let it get there first, or start over with `cdc"
+            " rescan FILE NAME --all --new-slot`"
         )
     forward, back = lsn > saved.lsn, lsn < saved.lsn
     token = saved

@@ -55,7 +55,7 @@ class NewTables:
         self._begun_at = self._begun_at or place
         ready = near_end and token.scan is None and place != self._begun_at
         if ready and (gone := gone_from(catalog, token)):
-            raise RestartError(f"dropped, and followed no longer: {_names(gone)}")
+            raise RestartError(f"stopped following dropped tables: {_names(gone)}")
         if not self.selection.patterns and not any(table.renamed for table in catalog.tables.values()):
             return True
         oids = []
@@ -85,7 +85,7 @@ class NewTables:
         names = _names(table.name.qualified for table in fit)
         if not self._publish(connection, fit, names) or not ready:
             return False
-        raise RestartError(f"tables join, and their rows will be read: {names}")
+        raise RestartError(f"new tables matched: {names}; starting their initial scan")
 
     def _is_fit(self, connection: Connection, table: Table) -> bool:
         publication = self._slot.publication

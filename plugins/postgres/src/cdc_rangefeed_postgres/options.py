@@ -47,12 +47,12 @@ class PostgresOptions:
     )
     slot_name: str | None = option(
         None,
-        doc="A replication slot that was made beforehand. The changefeed begins at its confirmed position, and never "
+        doc="An existing replication slot. The changefeed begins at its confirmed position, and never "
         "creates or drops it. Without this option the changefeed creates a slot of its own.",
     )
     publication_name: str | None = option(
         None,
-        doc="A publication that was made beforehand, before the slot. The changefeed never creates, alters or drops "
+        doc="An existing publication, created before the slot. The changefeed never creates, alters or drops "
         "it. Without this option the changefeed creates a publication of its own.",
     )
     row_filter: bool = option(

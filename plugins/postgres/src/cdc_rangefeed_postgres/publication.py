@@ -41,7 +41,7 @@ class Publication:
 
     name: str
     given: bool
-    """Whether it was made beforehand: then it is never created, altered or dropped."""
+    """Whether it existed before: then it is never created, altered or dropped."""
     own: str
     """The name of the one that the changefeed creates when none is given."""
     changefeed: str
@@ -68,7 +68,7 @@ class Publication:
         )
 
     def change(self, connection: Connection, *, add: Sequence[Table], drop: Sequence[Table]) -> None:
-        """Publish the tables *add*, and no longer the tables *drop*. Repeatable. Never one that was made beforehand."""
+        """Publish the tables *add*, and no longer the tables *drop*. Repeatable. Never one that existed before."""
         for verb, tables in (("ADD", add), ("DROP", drop)):
             names = [table.sql_only for table in tables if table.published is (verb == "DROP")]
             if names and not self.given:
@@ -100,7 +100,7 @@ class Publication:
         log.info("%s", text)
 
     def drop(self, connection: Connection) -> None:
-        """Drop the publication that the changefeed created, if it exists; never one that was made beforehand."""
+        """Drop the publication that the changefeed created, if it exists; never one that existed before."""
         if self.given and self.name == self.own:
             return
         # On a standby, DROP is refused even if there is nothing to drop.

@@ -13,8 +13,8 @@ NEW_SLOT = (
 """The remedy for lost history: a sentence without its full stop."""
 
 READ_ANEW = (
-    f"To read all tables anew, use `cdc rescan FILE NAME --all --new-slot`, and {RUN_AGAIN}. To read this one of"
-    f" several anew, {LIST_AGAIN}. Rows that are at the destination are not deleted there"
+    f"To read all tables again, use `cdc rescan FILE NAME --all --new-slot`, and {RUN_AGAIN}. To read only this one"
+    f" again, {LIST_AGAIN}. Rows that are at the destination are not deleted there"
 )
 """A sentence without its full stop."""
 

@@ -80,7 +80,7 @@ class Slot:
 
     name: str
     given: bool
-    """Whether it was made beforehand: then it is read and advanced, but never created or dropped."""
+    """Whether it existed before: then it is read and advanced, but never created or dropped."""
     own: str
     """The name of the one that the changefeed creates when none is given."""
     failover: bool
@@ -90,7 +90,7 @@ class Slot:
     temporary: bool = False
     """Whether it is a temporary slot, which only the connection that created it can read and advance."""
     origin: str | None = None
-    """Of a temporary slot: the one that was made beforehand, of which it is a copy."""
+    """Of a temporary slot: the one that existed before, of which it is a copy."""
 
     @classmethod
     def of(cls, context: RangefeedContext) -> Self:
@@ -125,7 +125,7 @@ class Slot:
 
     @property
     def shown(self) -> str:
-        """The name of the slot that a user can do something about: of a copy, the one that was made beforehand."""
+        """The name of the slot that a user can do something about: of a copy, the one that existed before."""
         return self.origin or self.name
 
     @property
@@ -263,7 +263,7 @@ class Slot:
         transaction.
 
         *released* is the greatest LSN of the calls before, None for the first call. Raises: HistoryLostError when
-        another program has moved a slot that was made beforehand.
+        another program has moved a slot that existed before.
 
         The server decodes from the slot's restart point, which only moves at certain log records. When it is far
         behind, ask the server to write one. Returns the LSN of the last such request, *last_record* for the next call.
@@ -302,7 +302,7 @@ class Slot:
             time.sleep(0.05)
 
     def drop(self, connection: Connection) -> None:
-        """Drop the slot that the changefeed created, if it exists; never one that was made beforehand.
+        """Drop the slot that the changefeed created, if it exists; never one that existed before.
 
         A copy on a standby disappears with the slot of the primary.
         """

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def require_given(connection: Connection, slot: Slot, context: RangefeedContext, tables: Sequence[Table]) -> None:
-    """Return when the slot and the publication that were made beforehand serve the changefeed. Raises: ConfigError.
+    """Return when the slot and the publication that existed before serve the changefeed. Raises: ConfigError.
 
     *tables* are the watched ones.
     """

@@ -58,7 +58,7 @@ $undertaker$
 
 
 class TemporaryObjects:
-    """The temporary slot of one run, and its publication unless that was made beforehand. Used by one thread.
+    """The temporary slot of one run, and its publication unless that existed before. Used by one thread.
 
     The parts of a rangefeed find it by `of`: all of them are in one process.
     """
@@ -99,7 +99,7 @@ class TemporaryObjects:
         return found
 
     def create_slot(self, *, limit_s: float) -> int:
-        """Create the slot, or copy the one that was made beforehand; return where it begins. Raises: as `create`."""
+        """Create the slot, or copy the one that existed before; return where it begins. Raises: as `create`."""
         slot = self._slot
         if slot.origin is None:
             return slot.create(self._owner, limit_s=limit_s, temporary=True)

@@ -117,7 +117,7 @@ class Shop:
             return
         told = threading.Event()
         before = signal.signal(signal.SIGINT, lambda _number, _frame: told.set())
-        say("Everything goes on until Ctrl-C")
+        say("Everything keeps running until Ctrl-C")
         try:
             while feed.poll() is None and not told.wait(_POLL_INTERVAL_S):
                 pass
