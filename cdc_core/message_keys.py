@@ -27,7 +27,7 @@ def keyed_rows(rows: RowBatch, column: str) -> RowBatch:
     """Return *rows* with the value of *column* as their key, which is null where that is null or unknown.
 
     That of a deleted row is in its key, or in the row before it, if the source gives one; otherwise it is unknown.
-    Raises: EncodeError for an unavailable value, TerminalError when the table has no such column any more.
+    Raises: EncodeError for an unavailable value, TerminalError when the table has no such column anymore.
     """
     try:
         schema = keyed_schema(rows.schema, column)

@@ -85,10 +85,10 @@ class Rangefeed(ABC):
         return None
 
     def drop(self, saved: Token | None) -> None:  # noqa: B027 (has a default)
-        """Remove all that this changefeed created on the source: it ends, or begins anew.
+        """Remove all that this changefeed created on the source: it ends, or starts over.
 
         May be called twice, after a crash that left only a part, and on an instance that has seen no other call. When
-        the history begins anew, `start` without a token follows on the same instance; everything read from then on is
+        the history starts over, `start` without a token follows on the same instance; everything read from then on is
         above what `StepPlanner.now` returned before.
         """
 

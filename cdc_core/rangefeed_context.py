@@ -37,7 +37,7 @@ class RangefeedContext:
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
     """The same for tables that join a running changefeed, where it differs. Only `Rangefeed.start` needs it."""
     saved: Token | None = None
-    """The token saved last before this run; None before the first start, and when the history begins anew. For `check`,
+    """The token saved last before this run; None before the first start, and when the history starts over. For `check`,
     `check_rescan` and `move`, and for a `SourceHistory` that only measures."""
     cursor: str | None = None
     """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
@@ -57,5 +57,5 @@ class RangefeedContext:
     """Whether nothing may remain at the source: a run of `cdc watch` or `cdc preview`. All four parts live in one
     process and are used by one thread. What `start` creates ends with `Rangefeed.close` or the process, whichever comes
     first, so tie it to a connection. `drop` is never called. After a failure, `start` gets the token of the last step
-    that was read to its end; if what was created is gone, it raises HistoryLostError, as to begin anew would leave a
+    that was read to its end; if what was created is gone, it raises HistoryLostError, as to start over would leave a
     gap."""

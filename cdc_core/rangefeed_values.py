@@ -17,7 +17,7 @@ class Move:
     """What `Rangefeed.move` returns: `token`, from which the next run starts, and both positions as people write them.
 
     A move to a later position leaves out the changes in between, and only those: the changes of tables' shapes that the
-    next run finds are carried out as if it had read everything. `Rangefeed.start` may let go of what is left out; until
+    next run finds are carried out as if it had read everything. `Rangefeed.start` may release what is left out; until
     then, moving to `before` undoes the move.
 
     After a move *back*, the changes in between are read again, in their order. Their `updated` is later than everything

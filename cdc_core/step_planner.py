@@ -68,7 +68,7 @@ class StepPlanner(ABC):
         """Return the step's slices, at least one. No key is in two of them. Directly after `advance`."""
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:  # noqa: ARG002
-        """Return the slices of a step that an earlier attempt planned and perhaps did not finish; None to plan it anew.
+        """Return the slices of a step that an earlier attempt planned and may not have finished; None to plan it again.
 
         In place of the first `advance` and `slices` of an attempt, if the registration says `repeats_steps`. *start* is
         what `Rangefeed.start` returned; *end* and *after* are those of the earlier attempt, and so is the context's

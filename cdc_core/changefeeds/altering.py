@@ -92,7 +92,7 @@ class Altering(Finder):
         One that runs has it after the running step, and continues at its position, undisturbed if they are the same;
         one that an error has stopped runs again in any case; one that was paused stays so. Source and sink are not
         asked unless *connect*. Raises: ConfigError, also for what is fixed once the job has begun; RefusedError, also
-        for that while a node begins with the job, and when *before* is not the last definition any more; what the
+        for that while a node begins with the job, and when *before* is not the last definition anymore; what the
         source and the sink raise.
         """
         job = self.require_job(name, verb="alter")
@@ -193,7 +193,7 @@ def configure(
     epoch: int | None = None,
     offer_to: str | None = None,
 ) -> JobRecord:
-    """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
+    """Give the job another definition: at once, or when its node has finished the running step; then it continues.
 
     A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it, at the node
     *offer_to* first. *before* is the definition that was changed, the pending one if there was one. What was chosen

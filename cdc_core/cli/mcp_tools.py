@@ -38,7 +38,7 @@ _EVENTS_OF_A_DIAGNOSIS = 10
 class Tools:
     """The tools by the names of their methods, whose docstrings tell an assistant when to use them.
 
-    Each opens the store anew and returns a JSON value that is not masked yet. Called in several threads.
+    Each opens the store again and returns a JSON value that is not masked yet. Called in several threads.
     Raises, everywhere: CdcError, with a sentence for the assistant.
     """
 

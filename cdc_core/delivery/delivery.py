@@ -186,7 +186,7 @@ class Delivery:
             self._given_bytes += rows.nbytes
 
     def _taken_back(self) -> list[RowBatch]:
-        """Return the rows that the sink was given since the last flush, and begin to count anew."""
+        """Return the rows that the sink was given since the last flush, and begin to count again."""
         given, self._given, self._given_bytes = self._given, [], 0
         return given
 

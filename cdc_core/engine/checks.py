@@ -49,7 +49,7 @@ def as_stored(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangef
 
 
 def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:
-    """Return *feed* as a check of a later run needs it: with the token saved last, unless its history begins anew."""
+    """Return *feed* as a check of a later run needs it: with the token saved last, unless its history starts over."""
     progress = store.progress.load(feed.name)
     if progress is None or store.rescans.waiting(feed.name, new_slot=True):
         return feed

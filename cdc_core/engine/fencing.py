@@ -134,7 +134,7 @@ def _newer_than(run_dir: Path) -> bool:
 CHECK_VALID_S = 0.2
 """How long after the begin of a newer attempt a task may begin its last call."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Goes on while a process is stopped, and with BOOTTIME also while its host sleeps."""
+"""Continues while a process is stopped, and with BOOTTIME also while its host sleeps."""
 
 
 class EpochCheck:

@@ -28,7 +28,7 @@ POLL_INTERVAL_S = 0.5
 def lease_clock() -> float:
     """Return the time in seconds on a clock that all processes of this host share.
 
-    It goes on while a process is stopped, and on Linux while the host sleeps.
+    It continues while a process is stopped, and on Linux while the host sleeps.
     """
     return time.clock_gettime(_CLOCK)
 

@@ -1,14 +1,14 @@
 """Saved plans: what a step holds, saved before anything of it runs, so that another attempt can repeat it.
 
 A step that broke off has left files, or requests with an idempotency key, under names made of (epoch, step, slice). An
-attempt that plans the same changes anew would cut them in other places and give them other names: every row comes
+attempt that plans the same changes again would cut them in other places and give them other names: every row comes
 again. An attempt that repeats the plan first makes the same names with the same content.
 
 It is cut as it was then, for as many slices at a time as could be read then, whatever the cluster is like now.
 
 A plan is repeated only when its slices are the same in every detail. With other slices (another limit, a table whose
 shape changed) a name would get other rows than before, and a consumer that skips names it has
-read would miss rows. Then the changes are planned anew under names of the new attempt: rows are repeated, none is lost.
+read would miss rows. Then the changes are planned again, under names of the new attempt: rows repeat, none is lost.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Plans:
         """Whether an earlier attempt began the step after the token that this one starts from, and did not save it."""
 
     def repeat(self, start: Token, *, after: Timestamp, blocked: Sequence[Any]) -> RepeatedStep | None:
-        """Return the step after *start* as an earlier attempt planned it; None to plan it anew.
+        """Return the step after *start* as an earlier attempt planned it; None to plan it again.
 
         Once an attempt, before its first step. Raises: FencedError; what the rangefeed raises.
         """

@@ -33,7 +33,7 @@ class Query(Protocol):
         """Return why the query ended by itself: a CdcError of one of our processes, otherwise a QueryHostError."""
 
     def stop(self) -> None:
-        """End the query; return when Spark runs nothing for it any more. Interrupts no Python task."""
+        """End the query; return when Spark runs nothing for it anymore. Interrupts no Python task."""
 
 
 class QueryHost(Protocol):

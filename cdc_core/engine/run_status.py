@@ -88,7 +88,7 @@ class RunStatus:
         self.set(retries={**counts, cause: counts.get(cause, 0) + 1}, source_silent_since=since, retrying=retrying)
 
     def forget_tasks(self) -> None:
-        """Show no task any more."""
+        """Show no task anymore."""
         self.set(shares={}, slices={}, waiting_on=None, waiting_on_s=None)
 
     def keep_now(self) -> None:

@@ -32,7 +32,7 @@ class PreviousAttempts:
         self._fenced_since: float | None = None
 
     def fenced(self) -> None:
-        """Note that a newer attempt has begun, so that theirs begin no call of the sink any more."""
+        """Note that a newer attempt has begun, so that theirs begin no call of the sink anymore."""
         if self._fenced_since is None:
             self._fenced_since = time.monotonic()
 

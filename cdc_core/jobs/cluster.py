@@ -39,7 +39,7 @@ _ASTRAY_S = 30.0
 _SILENT_S = 120.0
 """How long it may say nothing, as on a host that is busy: its executors end with it."""
 _START_S = 90.0
-"""How much longer a new one may: Java starts slowly on a busy host, and would be restarted for ever."""
+"""How much longer a new one may: Java starts slowly on a busy host, and would be restarted forever."""
 _MASTER_SILENT_S = 60.0
 """How long a master may be silent. Executors do not need it meanwhile."""
 _AGAIN_S = 5.0

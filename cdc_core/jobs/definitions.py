@@ -146,7 +146,7 @@ class Definitions:
         """Drop what the job holds at its source; once more does no harm. Raises: CdcError, whose text holds no secret.
 
         Called when no attempt of the job is alive, under an epoch that fences earlier ones. FencedError: session
-        *node_id* has not claimed the job any more. Another one may have reverted it, and the name may be a new job's.
+        *node_id* has not claimed the job anymore. Another one may have reverted it, and the name may be a new job's.
         """
         known, progress = self._store.changefeeds.find(name), self._store.progress.load(name)
         feed = None if progress is None else self.resolve(name, to_run=False)

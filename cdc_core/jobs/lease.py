@@ -65,7 +65,7 @@ class Lease:
 
     @contextmanager
     def guarding(self, extend: Callable[[float], None], abandon: Callable[[], None]) -> Iterator[None]:
-        """Call *extend* with `until` several times a second, and *abandon* too when the session is not safe any more.
+        """Call *extend* with `until` several times a second, and *abandon* too when the session is not safe anymore.
 
         In a thread of its own: what the caller asks the store for meanwhile may take longer than the session lives.
         Neither may wait for anything.

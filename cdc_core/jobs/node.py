@@ -194,7 +194,7 @@ class Node:
         return self._definitions.resolve(report.known.name, to_run=False) if may else None
 
     def _work_on(self, lease: Lease) -> bool:
-        """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""
+        """Return True when the node is to leave and runs nothing anymore, False when the session is not safe."""
         next_poll = time.monotonic()
         while lease.is_safe:
             if self._leaving and not self._running.by_name:
@@ -278,7 +278,7 @@ class Node:
             self._store.events.prune()
 
     def _apply_requests(self, overview: Overview, lease: Lease) -> None:
-        """Stop what is to be paused, canceled or not run here any more; begin what is claimed and not run."""
+        """Stop what is to be paused, canceled or not run here anymore; begin what is claimed and not run."""
         mine = {job.name: job for job in overview.jobs if job.node_id == lease.node.node_id}
         self._running.stop_all_but(mine)
         for name in mine.keys() - self._running.by_name.keys():  # the store was out of reach in the middle

@@ -78,7 +78,7 @@ class Reverting:
             except FencedError as error:
                 self.reason = one_line(error)
                 return "stopped"
-            except BaseException as error:  # a plugin's may be SystemExit: the job must not wait for it for ever
+            except BaseException as error:  # a plugin's may be SystemExit: the job must not wait for it forever
                 self.reason = one_line(error)
                 return "not reverted"
             else:
@@ -88,7 +88,7 @@ class Reverting:
 
 @dataclass(frozen=True, slots=True)
 class JobEnding:
-    """How the work on a job has ended and why. `clean`: nothing of it is alive any more."""
+    """How the work on a job has ended and why. `clean`: nothing of it is alive anymore."""
 
     ended: Ended
     reason: str | None = None
@@ -122,7 +122,7 @@ class RunningJob:
         return not isinstance(self.run, Reverting) and not self.stop_requested and self.has_begun
 
     def ending(self, store: ProgressStore) -> JobEnding | None:
-        """Return how it has ended, None while it goes on. Raises: RetryableError from the store."""
+        """Return how it has ended, None while it continues. Raises: RetryableError from the store."""
         found = self._ending()
         if found is None or self.feed is None or self.steps_before is None:
             return found

@@ -54,7 +54,7 @@ class _Node:
         self._has_job.wait()
 
     def say(self, **values: Any) -> None:
-        """Send one line. A node that does not listen any more is about to be noticed.
+        """Send one line. A node that does not listen anymore is about to be noticed.
 
         Does not return once this process ends itself: the node must not hear what the kills bring about.
         """
@@ -82,7 +82,7 @@ class _Node:
         self._die()
 
     def _die(self) -> NoReturn:
-        """End this process and all that it has started, at once: nothing of them may emit any more."""
+        """End this process and all that it has started, at once: nothing of them may emit anymore."""
         self._over = True
         kill_session(os.getpid(), but=os.getpid())
         os._exit(1)

@@ -26,7 +26,7 @@ class TimeLimit:
         self._begun.put(None)
 
     def met(self) -> None:
-        """Call nothing any more."""
+        """Call nothing anymore."""
         self._met.set()
         self._begun.put(None)
 

@@ -2,7 +2,7 @@
 
 Spark starts half a dozen processes one after another before the first row, and most of them only pass these classes on.
 So this module imports nothing else of the core: what an attempt does is imported where it does it. Spark builds the
-reader anew in each process: in the planner's for offsets and partitions, once more to pickle `read`, and in workers.
+reader again in each process: in the planner's for offsets and partitions, once more to pickle `read`, and in workers.
 """
 
 from __future__ import annotations

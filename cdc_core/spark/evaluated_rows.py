@@ -69,7 +69,7 @@ def _divided(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
                 yield from joined()
                 notes = part.select(["kind", "version", "payload"])
                 if pc.index(notes.column("kind"), PIECES).as_py() >= 0:
-                    yield BESIDE, None  # let go of a large one while the pieces of the next are joined
+                    yield BESIDE, None  # release a large one while the pieces of the next are joined
                 yield notes.filter(pc.not_equal(notes.column("kind"), FILLER))
             elif start < end:
                 held.append(part)

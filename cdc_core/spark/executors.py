@@ -104,7 +104,7 @@ def _awaited(session: SparkSession, wait_s: float, known: set[str], *, stopped: 
 
 
 def require_executors(session: SparkSession, wait_s: float, presence: Presence) -> None:
-    """Return unless there has been no executor for *wait_s*. Cheap; Spark itself waits for ever, and says nothing.
+    """Return unless there has been no executor for *wait_s*. Cheap; Spark itself waits forever, and says nothing.
 
     With dynamic allocation there may be none because there is nothing to do. Raises: QueryHostError.
     """

@@ -160,7 +160,7 @@ class SparkHost:
                 return await_executors(session, wait_s, self._presence, stopped=poll)
             except QueryHostError:
                 with self._lock:
-                    if not self.is_shared:  # a master that was restarted may not know the application any more
+                    if not self.is_shared:  # a master that was restarted may not know the application anymore
                         self._end()
                 raise
 

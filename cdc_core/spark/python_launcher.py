@@ -2,7 +2,7 @@
 
 A program of its own, which loads nothing but a few modules of the standard library. Its arguments are the directory of
 the server's socket, the real Python, and what Spark would give that. It ends when the process does, with its status,
-and the process when it does. Where there is no server any more, or another thing than a module is to run, it becomes
+and the process when it does. Where there is no server anymore, or another thing than a module is to run, it becomes
 the real Python.
 """
 

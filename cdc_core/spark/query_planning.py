@@ -62,7 +62,7 @@ for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
 """Pyspark would print what the analyzer refuses, as JSON; the user gets a sentence."""
 
 _SETTINGS = {
-    # Changes are rows here, and travel many at a time. Without the largest number, each row's batch is measured anew.
+    # Changes are rows here, and travel many at a time. Without the largest number, each row's batch is measured again.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     # It casts infinities, which fails.
@@ -315,7 +315,7 @@ def _check_condition(rows: DataFrame, query: BoundQuery, condition: Output) -> N
     holds = f.expr(_on_one_line(condition.sql)).cast("boolean")
     try:
         plan = optimized(rows.where(holds))
-    except PySparkException as error:  # what it can compute beforehand fails
+    except PySparkException as error:  # what it can compute in advance fails
         raise refusal(query.text, condition.at, reason_of(error, query, condition)) from None
     if any(leaf.nodeName() == "LocalRelation" for leaf in items(plan.collectLeaves())):
         raise refusal(query.text, condition.at, "the condition does not match any rows")

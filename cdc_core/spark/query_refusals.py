@@ -155,7 +155,7 @@ _NO_LETTER_OF_A_TIME = re.compile(r"[^\W\d_HhKkmsSa]")
 def clock_reading(expression: JavaObject, times: Collection[str], *, only_time: bool = False) -> str:
     """Return why *expression* reads the clock: it makes a time of 'today', or of a time of day without a date.
 
-    Spark does so wherever it needs a time, as in day < 'today', and for what it can compute beforehand. The columns
+    Spark does so wherever it needs a time, as in day < 'today', and for what it can compute in advance. The columns
     *times* are times of day. With *only_time*, the date of what *expression* gives does not matter. Empty when it does
     not read the clock.
     """

@@ -200,7 +200,7 @@ class Database:
         elif self._file_now() != self._file:
             raise TerminalError(
                 f"progress store {self.shown} was removed or replaced while it was in use; restore it, or the"
-                " changefeed begins anew from its initial scan"
+                " changefeed starts over from its initial scan"
             )
         return connections.engine
 

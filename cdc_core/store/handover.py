@@ -45,7 +45,7 @@ class Handover(Aggregate):
     """
 
     def give(self, name: str, *, to: str, again: str, owner: str, repeated: bool = False) -> Kept:
-        """Return all that is kept of the changefeed, for `Jobs.create` of another store; nothing runs it here any more.
+        """Return all that is kept of the changefeed, for `Jobs.create` of another store; nothing runs it here anymore.
 
         *to* says where that is, and *again* is the command that repeats this, as the other store may not have been
         reached. Raises: ConfigError when it is a job here, or goes to another place, or is there; also when this is

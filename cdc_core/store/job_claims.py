@@ -72,7 +72,7 @@ class JobClaims(Aggregate):
             connection.execute(
                 of_job(name).values(
                     node_id=node.node_id,
-                    slot=None,  # a run across the nodes takes one, and this may be none any more
+                    slot=None,  # a run across the nodes takes one, and this may be none anymore
                     is_clean=False,
                     offered_to=None,
                     offered_until=None,
@@ -116,8 +116,8 @@ class JobClaims(Aggregate):
     ) -> JobState | None:
         """Save how the work of *node* on the job has ended and return the job's state; None if it is not the node's.
 
-        The claim is given up, unless the state is `reverting` now: then the node goes on with that. *clean*: nothing of
-        the run is alive any more. A job that goes on elsewhere is reserved for *offer_to* for some time.
+        The claim is given up, unless the state is `reverting` now: then the node carries on. *clean*: nothing of
+        the run is alive anymore. A job that continues elsewhere is reserved for *offer_to* for some time.
         """
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
@@ -146,7 +146,7 @@ class JobClaims(Aggregate):
             return self._rested(connection, name) if state in RESTING else state
 
     def _rested(self, connection: sa.Connection, name: str) -> JobState:
-        """Do what waited until nothing of the job runs: define it anew, let it run again. Return its state."""
+        """Do what waited until nothing of the job runs: define it again, let it run again. Return its state."""
         job = known_job(connection, name)
         if job.pending is not None:
             connection.execute(of_job(name).values(pending=None))
@@ -226,7 +226,7 @@ class JobClaims(Aggregate):
         """
         begin = DatabaseNow() - retention_s
         old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin, ~JOBS.c.is_run)
-        with self._database.transaction() as connection:  # locked: one of them may be created anew at this moment
+        with self._database.transaction() as connection:  # locked: one of them may be created again at this moment
             leaves = JOBS.c.finished.is_(None) & JOBS.c.reason.startswith(HANDING_OVER)
             runs = sa.select(JOBS.c.name).where(JOBS.c.is_run | leaves)  # theirs say since when they are paused
             connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin, JOB_EVENTS.c.name.not_in(runs)))

@@ -81,7 +81,7 @@ master's files.
 
 
 class DatabaseNow(ColumnElement[float]):
-    """The clock of the database, in seconds since 1970. It goes on within a transaction."""
+    """The clock of the database, in seconds since 1970. It continues within a transaction."""
 
     inherit_cache = True
     type = sa.Double()

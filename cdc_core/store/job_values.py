@@ -43,7 +43,7 @@ FOLLOWING: Mapping[JobState, frozenset[JobState]] = {
 RUNNABLE: frozenset[JobState] = frozenset({"running", "pause-requested", "cancel-requested", "reverting"})
 """The states in which a job needs a node."""
 RESTING: frozenset[JobState] = frozenset({"paused", "failed"})
-"""The states in which nothing of a job runs, and it goes on from its position when it is resumed."""
+"""The states in which nothing of a job runs, and it continues from its position when it is resumed."""
 FINISHED: frozenset[JobState] = frozenset({"canceled", "succeeded", "revert-failed"})
 REVERTED: frozenset[JobState] = FINISHED - {"revert-failed"}
 """The states in which a job holds nothing at its source."""

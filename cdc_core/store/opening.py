@@ -215,7 +215,7 @@ def _try_unless_used(dialect: sa.Dialect) -> Callable[[Any, Any, Any], None]:
 
 def _create_private(file: Path) -> None:
     """Return when only this user can read *file*, if it is new. SQLite gives its other files the same mode."""
-    with suppress(OSError):  # it is there already, or SQLite says why it cannot be
+    with suppress(OSError):  # it exists already, or SQLite says why it cannot be
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 

@@ -90,7 +90,7 @@ class Report:
 
     @property
     def gauges(self) -> Mapping[str, float]:
-        """What the source said of its history last; nothing when it retains none any more."""
+        """What the source said of its history last; nothing when it retains none anymore."""
         return self.known.gauges if self.holds_history else {}
 
     @property
@@ -294,7 +294,7 @@ def _living(store: ProgressStore) -> tuple[float, list[NodeRecord]]:
 
 def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:
     """Return since when the job holds back history at its source, in seconds since 1970: its high-water mark, or its
-    creation before there is one. None when nothing is held back any more.
+    creation before there is one. None when nothing is held back anymore.
     """
     if job.state in REVERTED:
         return None

@@ -106,7 +106,7 @@ class Schedules(Aggregate):
         return True
 
     def _cancel_failed(self, connection: sa.Connection, schedule: str) -> None:
-        """Cancel the runs of the schedule that have failed: the next one, which begins anew, takes their place."""
+        """Cancel the runs of the schedule that have failed: the next one, which starts over, takes their place."""
         failed = (JOBS.c.schedule == schedule) & (JOBS.c.state == "failed")
         for job in all_jobs(connection, [], failed):
             reason = f"schedule '{schedule}' runs again; it had failed: {job.reason}"

@@ -27,7 +27,7 @@ DELETED = ("cancel-requested", "reverting", "canceled")
 
 
 def is_deleted(job: JobRecord) -> bool:
-    """Return whether the job is canceled, or will be: for a client of Kafka Connect it does not exist any more."""
+    """Return whether the job is canceled, or will be: for a client of Kafka Connect it does not exist anymore."""
     return job.state in DELETED
 
 

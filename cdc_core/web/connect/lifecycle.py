@@ -166,7 +166,7 @@ def alter_offsets(request: Request) -> Response:
     _require_stopped(connector)
     present = _offsets(deployment, connector)
     known = {_key(each["partition"]): (index, each["offset"]) for index, each in enumerate(present)}
-    anew, targets = set(), dict[int, str | Token]()
+    reset, targets = set(), dict[int, str | Token]()
     for each in wanted:
         partition = each.get("partition") if isinstance(each, dict) else None
         if not isinstance(partition, dict) or "offset" not in each:
@@ -177,15 +177,15 @@ def alter_offsets(request: Request) -> Response:
                 f"connector {name} has read nothing of the partition {partition}; see GET /connectors/{name}/offsets",
             )
         if each["offset"] is None:
-            anew.add(_key(partition))
+            reset.add(_key(partition))
         else:
             index, offset = known[_key(partition)]
             target = _target(each["offset"])
             if target != offset["token"]:
                 targets[index] = target
-    if anew and anew != known.keys():
+    if reset and reset != known.keys():
         raise Refusal(400, f"connector {name} starts over with all of its sources or none; give null for each of them")
-    if anew:
+    if reset:
         _begin_anew(deployment, connector)
     elif targets:
         _move(deployment, connector, targets, why=asked_by(request, "a move"))

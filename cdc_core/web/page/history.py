@@ -212,7 +212,7 @@ def _by_minute(moments: Sequence[Moment]) -> Iterator[Measurement]:
 
 
 def _before(moments: deque[Moment], now: float) -> Moment | None:
-    """Return the newest moment that the window does not cover any more, or the oldest one; forget what is older."""
+    """Return the newest moment that the window does not cover anymore, or the oldest one; forget what is older."""
     while len(moments) > 1 and moments[1].at <= now - _WINDOW_S:
         moments.popleft()
     return moments[0] if moments else None

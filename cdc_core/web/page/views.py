@@ -28,7 +28,7 @@ from cdc_core.web.requests import deployment_of, name_of
 _TITLES = {"rangefeed": "Sources", "encoder": "Encoders", "sink": "Sinks", "function": "Functions", "": "Unusable"}
 _WITH_OPTIONS = ("rangefeed", "encoder", "sink")
 _MAX_STREAM_S = 240.0
-"""The browser connects again after that, so that one that may not look any more is turned away."""
+"""The browser connects again after that, so that one that may not look anymore is turned away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ that is added with a default, or a type that is changed, gives these rows other 
 What is compared, for each table:
 
     a new attribute      a column was added. Rows that exist have a value in it when pg_attribute.atthasmissing says so,
-                         or when the table was written anew
+                         or when the table was rewritten
     a code per attribute its name and its type; an attribute that was dropped, or is generated and not published, is
                          not in the log. Rows of the log can have a column that was added and dropped since
-    the file of a leaf   the table was written anew: by ALTER TABLE when an attribute changed as well, otherwise by
+    the file of a leaf   the table was rewritten: by ALTER TABLE when an attribute changed as well, otherwise by
                          VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
     the columns' types   a value of an enum was renamed, or an attribute of a composite type changed
     the key              its columns, and the constraint or index that has them. Rows could have the same key while it
@@ -105,7 +105,7 @@ def with_schema_changes(
     if compared is not None and compared.holds(catalog, token):
         return token
     tables = [catalog.tables[name] for name in token.tables]
-    states, changes, anew = dict(token.tables), [], {}
+    states, changes, rewritten = dict(token.tables), [], {}
     unaltered: list[tuple[Leaf, int]] = []
     truncated = {name: [] if catalog.tables[name].gone else list(was.truncated) for name, was in token.tables.items()}
     with _one_moment(connection):
@@ -116,15 +116,15 @@ def with_schema_changes(
                 before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
                 changes += _changes(connection, table, state.layout, before, found)
                 truncated[name] += _emptied(table, state.layout, before, found)
-                anew[name] = _written_anew(table, state.layout, before, found)
+                rewritten[name] = _rewritten(table, state.layout, before, found)
                 if found.altered(table, len(found.attributes[table.oid])) == state.layout.altered:
-                    unaltered += anew[name]
+                    unaltered += rewritten[name]
             changes += _key_changes(table, state)
             state = without_attached_again(table, state, removed=removed)
             states[name] = replace(state, layout=found.layout(table, state), truncated=())
-    partitions = [leaf for name, leaves in anew.items() if catalog.tables[name].kind == "p" for leaf in leaves]
+    partitions = [leaf for name, leaves in rewritten.items() if catalog.tables[name].kind == "p" for leaf in leaves]
     in_log = set(search(partitions)) if partitions and truncate == "stop" else set()
-    for name, leaves in anew.items():
+    for name, leaves in rewritten.items():
         truncated[name] += [leaf.qualified for leaf, _ in leaves if leaf in in_log]
     note_partitions({name: tuple(dict.fromkeys(names)) for name, names in truncated.items() if names}, truncate)
     require_always_logged(connection, unaltered, search)
@@ -296,12 +296,12 @@ def _changes(
         for kind, what in members:
             note(ShapeChange.KEY_CHANGED if what in keys else kind, f"{what}, in the key" if what in keys else what)
     if rewritten and altered and not retyped:
-        note(ShapeChange.VALUES_CHANGED, "ALTER TABLE wrote its rows anew")
+        note(ShapeChange.VALUES_CHANGED, "ALTER TABLE rewrote its rows")
     return changes
 
 
 def _emptied(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[str]:
-    """Return the partitions of *table* that have a new file, as by `_written_anew`, and unknown statistics.
+    """Return the partitions of *table* that have a new file, as by `_rewritten`, and unknown statistics.
 
     So TRUNCATE of a single partition leaves it, which the log does not have.
     """
@@ -313,7 +313,7 @@ def _emptied(table: Table, before: Layout, files: Mapping[int, int], found: _Pre
     return [leaf.qualified for leaf, (file, unknown) in now.items() if file != files[leaf.oid] and unknown]
 
 
-def _written_anew(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[tuple[Leaf, int]]:
+def _rewritten(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[tuple[Leaf, int]]:
     """Return the leaves of *table* that have rows and a new file, with it, for which no column was altered."""
     if found.altered(table, len(before.columns) // (2 * _CODE)) != before.altered:
         return []

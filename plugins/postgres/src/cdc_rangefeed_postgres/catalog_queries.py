@@ -90,7 +90,7 @@ _BY_NAME = (
          (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[])) ORDER BY n.nspname, c.relname"""
 )
 
-# Every command that changes what `_TABLES` reads writes a row of one of these catalogs anew. VACUUM and ANALYZE do not.
+# Every command that changes what `_TABLES` reads rewrites a row of one of these catalogs. VACUUM and ANALYZE do not.
 # What is written has a transaction that no row had before, and what is deleted is missing: so the transactions alone,
 # in an order that stays, tell everything. Hashing them as arrays takes half the time of texts.
 _STAMP = """

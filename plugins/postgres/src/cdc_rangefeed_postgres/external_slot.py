@@ -43,7 +43,7 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
     slot.require_failover(state)
     if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:
         raise ConfigError(
-            f"replication slot {slot.own}, which this changefeed created, would retain the log for ever beside {what}. "
+            f"replication slot {slot.own}, which this changefeed created, would retain the log forever beside {what}. "
             f"Remove slot_name, or run SELECT pg_drop_replication_slot('{slot.own}');"
         )
     if not slot.publication.given and not context.initial_scan:

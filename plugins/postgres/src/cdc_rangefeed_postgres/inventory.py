@@ -69,7 +69,7 @@ def require_no_namesake(connection: Connection, context: RangefeedContext, slot:
     """Return when the database has nothing of another changefeed with the same name. A temporary one leaves nothing.
 
     That changefeed may be this one with its progress lost. Then a new start would deliver every row again, and the
-    old slot would retain the log for ever. Raises: ConfigError.
+    old slot would retain the log forever. Raises: ConfigError.
     """
     if context.temporary:
         return

@@ -69,7 +69,7 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
 
 
 def begun(saved: PostgresToken) -> PostgresToken:
-    """Return the token from which the run after a move begins. What it reads again is not left out any more."""
+    """Return the token from which the run after a move begins. What it reads again is not left out anymore."""
     tables = {
         name: replace(state, left_out=0) if state.left_out >= saved.lsn else state
         for name, state in saved.tables.items()

@@ -100,7 +100,7 @@ class TransactionClock:
 _FINAL_LSN = np.arange(1, 9)
 """Its bytes in BEGIN."""
 _SHAPES = np.frombuffer(b"RY", np.uint8)
-"""Messages with the shape of a table or a type. The server sends them anew in each call and when its caches expire."""
+"""Messages with the shape of a table or a type. The server sends them again in each call and when its caches expire."""
 
 
 def whole_transactions(fetches: Iterable[pa.BinaryArray], *, largest: int, start: int = 0) -> Iterator[pa.BinaryArray]:

@@ -16,7 +16,7 @@ from cdc_rangefeed_postgres.selection import Selection
 __all__ = ["PostgresWriter"]
 
 _LOCK_TIMEOUT = "10s"
-"""Two transactions of one thread could otherwise wait for each other for ever."""
+"""Two transactions of one thread could otherwise wait for each other forever."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -150,7 +150,7 @@ class FsspecStore(Store):
     def _translate_errors(self, place: str, action: Callable[[], T]) -> T:
         """Run *action*. Raises: the sink's own errors, which name *place*, instead of the client's.
 
-        Clients raise all kinds of errors. Those that are not known are retried, but not for ever.
+        Clients raise all kinds of errors. Those that are not known are retried, but not forever.
         """
         try:
             return action()

@@ -98,8 +98,8 @@ _REPAIRABLE = {
     errno.EPERM: "Grant this process's user write permission there",
 }
 _IN_THE_WAY = {
-    errno.ENOTDIR: "Remove the file that is in the place of a directory",
-    errno.EISDIR: "Remove the directory that is in the place of the file",
+    errno.ENOTDIR: "Remove the file where the sink needs a directory",
+    errno.EISDIR: "Remove the directory where the sink needs a file",
 }
 _REMEDIES = {
     **_IN_THE_WAY,

@@ -108,7 +108,7 @@ class History(RangefeedSuite):
     def test_released_history_is_discarded(self, workload: Workload, open_feed: OpenFeed, forget: Forget) -> None:
         """After steps are read, saved and released, an attempt from an older token no longer gets their rows.
 
-        A source that keeps history for ever fills its disk. If this fails, look at a `release` that does nothing, or
+        A source that keeps history forever fills its disk. If this fails, look at a `release` that does nothing, or
         that names another slot, stream or consumer than the one that was created.
         """
         feed = _scanned(workload, open_feed)

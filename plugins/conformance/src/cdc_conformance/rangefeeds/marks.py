@@ -269,7 +269,7 @@ class Marks(RangefeedSuite):
     def test_an_idle_source_keeps_resolving(self, workload: Workload, open_feed: OpenFeed) -> None:
         """While nothing is written, the resolved timestamp keeps rising.
 
-        Otherwise consumers that wait for a timestamp wait for ever. The end of a step holds the source's clock.
+        Otherwise consumers that wait for a timestamp wait forever. The end of a step holds the source's clock.
         """
         workload.put(workload.tables[0], 1)
         feed = open_feed().scan()

@@ -158,7 +158,7 @@ class SimulatedDatabase(Session):
         return self._reshape("rename_column", table=table, column=column, to=to)
 
     def change_type(self, table: str, column: str, type_: str) -> Timestamp:
-        """Change the column's type, and compute its values anew: any type to string, or int to float."""
+        """Change the column's type, and compute its values again: any type to string, or int to float."""
         return self._reshape("change_type", table=table, column=column, type=type_)
 
     def change_key(self, table: str, *columns: str) -> Timestamp:

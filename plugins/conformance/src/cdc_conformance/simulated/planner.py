@@ -126,7 +126,7 @@ class SimulatedPlanner(StepPlanner):
     def _behind_the_boundary(self, cluster: Cluster, token: SimulatedToken) -> SimulatedToken:
         """Return *token* behind the schema boundary that it is at, if it is at one, with the backfill still to be done.
 
-        The same for the same token, whenever it is called: nothing below a boundary changes any more. A span mark of
+        The same for the same token, whenever it is called: nothing below a boundary changes anymore. A span mark of
         the backfill is the first that passes the boundary. Raises: TerminalRangefeedError when the policy is to stop.
         """
         boundary = None if token.scan is not None else reached_boundary(cluster, token.frontier)

@@ -47,7 +47,7 @@ class Node:
 class Range:
     """A part of a table's keys, with its replicas. One of them holds the lease and serves all writes.
 
-    No transaction writes at or below `closed` any more, but earlier writes may still be open. The leaseholder closes
+    No transaction writes at or below `closed` anymore, but earlier writes may still be open. The leaseholder closes
     timestamps `lag_ns` behind its clock. The other replicas hear of it, each `follower_lag_ns` later.
     """
 

@@ -92,7 +92,7 @@ class Shape:
         return replace(following, cells={new if one == name else one: cell for one, cell in self.cells.items()})
 
     def with_type(self, name: str, type_: str, *, since: Timestamp) -> Shape:
-        """Return the shape in which the column *name* has another type, with the value of each row computed anew."""
+        """Return the shape in which the column *name* has another type, with the value of each row computed again."""
         self._require(name, "changed")
         known = next(known for known, type_of in TYPES.items() if type_of == self.schema.column(name).type)
         if type_ == known or (type_ != "string" and (known, type_) != ("int", "float")):
@@ -105,7 +105,7 @@ class Shape:
         return replace(following, cells={**self.cells, name: cell}, fills={**self.fills, cell: fill})
 
     def with_key(self, columns: Sequence[str], *, since: Timestamp) -> Shape:
-        """Return the shape with another primary key. It has `id`, and a column in it is never null any more."""
+        """Return the shape with another primary key. It has `id`, and a column in it is never null anymore."""
         if KEY not in columns or len({*columns}) < len(columns) or not self.cells.keys() >= {*columns}:
             raise StatementError(f"table {self.schema.name} cannot have the key ({', '.join(columns)})")
         what = f"the key changed from ({', '.join(self.schema.primary_key)}) to ({', '.join(columns)})"

@@ -156,7 +156,7 @@ class ExactlyOnce:
         recording.assert_read(unfinished, later, after="a slice ended twice before its flush and was then repeated")
 
     def test_a_flushed_but_unsaved_slice_is_not_read(self, fresh: SinkRig, recording: Recording) -> None:
-        """A process dies after `flush`, before its report is saved. A later attempt plans anew; only its files count.
+        """A process dies after `flush`, before its report is saved. A later attempt plans again; only its files count.
 
         `flush` makes files durable, and only `record` makes them count.
         """

@@ -208,7 +208,7 @@ class Destination:
     def test_check_refuses_an_unusable_destination(self, fresh: SinkRig, unreachable_uri: str) -> None:
         """`check` raises ConfigError when the destination is unreachable or impossible, before a changefeed starts.
 
-        Translate the client's errors. With a RetryableError the engine would retry for ever what only a person can fix.
+        Translate the client's errors. With a RetryableError the engine would retry forever what only a person can fix.
         """
         fresh.watch(ORDERS)
         destination = Parts(fresh.feed(uri=unreachable_uri)).open_destination()

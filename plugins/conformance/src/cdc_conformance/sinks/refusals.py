@@ -110,7 +110,7 @@ class Refusals:
     def test_a_bad_row_is_reported_as_refused(self, rig: SinkRig, poison: Poison) -> None:
         """A row that the destination never accepts is listed in `Flushed.refused`, or RefusedRowsError is raised.
 
-        With these the engine finds the row. With a RetryableError it would try the row for ever, with a
+        With these the engine finds the row. With a RetryableError it would try the row forever, with a
         TerminalSinkError the changefeed would end without naming it, and without an error the row would be lost.
         """
         _, outcome = _tried(rig, poison, poison.batch([1, _ONE, 2]))

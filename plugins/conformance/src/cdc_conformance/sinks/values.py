@@ -68,7 +68,7 @@ class Values:
             assert isinstance(error, CdcError), f"a key that is too long must raise a CdcError, not {error!r}"
 
     def test_deletes_arrive(self, readable: SinkRig) -> None:
-        """The deletion of a row arrives. Without it, a consumer keeps the row for ever."""
+        """The deletion of a row arrives. Without it, a consumer keeps the row forever."""
         batch = rows(
             ORDERS, [Change({"id": 1, "note": "a"}), Change({"id": 2, "note": "b"}), Change({"id": 1}, op=Op.DELETE)]
         )
