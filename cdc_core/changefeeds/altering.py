@@ -128,7 +128,7 @@ class Altering(Finder):
         with stopped(self.store, name, state_dir):
             known = self.known(name)
             if self.store.progress.load(name) is None:
-                raise ConfigError(f"changefeed '{name}' has not begun yet; change 'tables' in its file")
+                raise ConfigError(f"changefeed '{name}' has not started yet; change 'tables' in its file")
             after, change, chosen = self._changed(changefeed, known.definition["tables"], change, scans)
             _require_table_changes(after)
             check_job(as_stored(after, self.store), job=False)
@@ -176,7 +176,7 @@ class Altering(Finder):
         changed += [f"option '{option}'" for option in _FIXED if _text(mine.get(option)) != _text(other.get(option))]
         if changed:
             what = f"job '{name}': {', '.join(changed)}"
-            raise _fixed(job, what, begun=begun, why=", as rows were delivered by it")
+            raise _fixed(job, what, begun=begun, why=", because it has delivered rows")
         if set(after.tables) != set(before["tables"]):
             if not begun and not after.rangefeed.registration.changes_tables:
                 raise _fixed(job, f"job '{name}': 'tables'", begun=False)
@@ -231,7 +231,7 @@ def configure(
         if row.token is not None:
             stored = json.loads(row.definition)
             if changed := changed_sections(stored, wanted.definition):
-                what = f"job '{name}' has not dropped table {changed[0]} yet, which is to have another section"
+                what = f"job '{name}' has not dropped table {changed[0]} yet, whose section cannot change before that"
                 raise RefusedError(what, state=job.state, remedy="repeat this after the running step")
             require_same_source(name, stored, wanted.definition, changes_tables=True)
             require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
@@ -250,7 +250,7 @@ def _fixed(job: JobRecord, what: str, *, begun: bool, why: str = "") -> ConfigEr
     """Return the refusal to alter *what* of the job, which has *begun* or is beginning."""
     if begun:
         return ConfigError(f"{what} cannot be altered{why}; create another job")
-    remedy = f"pause it with `cdc pause {job.name}`, and alter it if it has not begun by then"
+    remedy = f"pause it with `cdc pause {job.name}`, and alter it if it has not started by then"
     if job.state == "pause-requested":
         remedy = "wait until it is paused"
     return RefusedError(f"{what} cannot be altered while a node is starting the job", state=job.state, remedy=remedy)
@@ -258,7 +258,7 @@ def _fixed(job: JobRecord, what: str, *, begun: bool, why: str = "") -> ConfigEr
 
 def _require_table_changes(feed: ResolvedChangefeed) -> None:
     if not feed.rangefeed.registration.changes_tables:
-        raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
+        raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has started")
 
 
 def _text(value: Any) -> str | None:

@@ -117,7 +117,7 @@ class Continuing(Creating):
         Finder(left).known(feed.name)
         progress = left.progress.load(feed.name)
         if progress is None:
-            raise ConfigError(f"changefeed '{feed.name}' has not begun in {left.shown}; leave out --from-state")
+            raise ConfigError(f"changefeed '{feed.name}' has never run with {left.shown}; remove --from-state")
         if all_delivered(feed, progress):
             raise ConfigError(f"changefeed '{feed.name}' is complete in {left.shown}: nothing is left to deliver")
         given = left.jobs.find(feed.name)
@@ -129,7 +129,7 @@ class Continuing(Creating):
             if connect:
                 _check(feed, self.store, left)
         except ConfigError as error:
-            text = "its progress is being handed over, and nothing continues it until this command succeeds"
+            text = "its progress is being handed over, and the changefeed does not run until this command succeeds"
             if connect:
                 text += ", perhaps with --no-check"
             raise ConfigError(f"{error}; {text}") from error
@@ -168,7 +168,7 @@ class Continuing(Creating):
         if not all_delivered(feed, progress):
             remedy = f"run `{move}` to move it, or `{drop}` to start again"
         raise ConfigError(
-            f"changefeed '{feed.name}' has progress in {left.shown}, which a job in {self.store.shown} would not"
+            f"changefeed '{feed.name}' has progress in {left.shown} that a job in {self.store.shown} would not"
             f" continue; {remedy}"
         )
 
@@ -200,5 +200,5 @@ class Continuing(Creating):
                     left.handover.take_back(feed.name, kept)
                 raise
             except RetryableError as error:
-                text = f"repeat this command: until then nothing continues changefeed '{feed.name}'"
+                text = f"repeat this command; until it succeeds, changefeed '{feed.name}' does not run"
                 raise RetryableError(f"{error}; {text}") from error

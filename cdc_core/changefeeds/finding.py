@@ -95,8 +95,8 @@ class Finder:
         job = self.store.jobs.find(name)
         if job is not None and by_file:
             raise ConfigError(
-                f"changefeed '{name}' is a job, whose definition is in the store; name it without its file: --store"
-                f" DIR|URL {name}"
+                f"changefeed '{name}' is a job, whose definition is in the store; use --store DIR|URL {name}"
+                f" instead of its file"
             )
         if job is not None and verb is not None:
             require(job, verb)
@@ -149,6 +149,6 @@ def require_no_run(store: ProgressStore, name: str) -> None:
     if status is not None and is_alive(status, now=datetime.now(UTC)):
         host, pid = status.values.get("host"), status.values.get("pid")
         raise ConfigError(
-            f"changefeed '{name}' is running on {host} (process {pid}), by `cdc run`; stop it first, or wait half a"
-            " minute if it was killed"
+            f"changefeed '{name}' is run by `cdc run` on {host} (process {pid}); stop it first, or wait half a"
+            f" minute if it was killed"
         )

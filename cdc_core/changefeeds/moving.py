@@ -82,7 +82,9 @@ class Moving(Finder):
         require_same_source(name, known.definition, feed.definition(), changes_tables=changes_tables)
         progress = self.store.progress.load(name)
         if progress is None:
-            raise ConfigError(f"changefeed '{name}' has not begun yet; the option cursor says where it begins")
+            raise ConfigError(
+                f"changefeed '{name}' has not started yet; set the option cursor to where it should start"
+            )
         if feed.options.initial_scan == "only":
             raise ConfigError(f"changefeed '{name}' only scans its tables, so it has no position to move")
         if self.store.rescans.waiting(name, new_slot=True):

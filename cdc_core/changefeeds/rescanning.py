@@ -53,15 +53,15 @@ class Rescanning(Finder):
         """Return *feed*, for the attempt that the store knows, if its tables can be scanned again."""
         known = self.known(feed.name)
         if self.store.progress.load(feed.name) is None:
-            raise ConfigError(f"changefeed '{feed.name}' has not begun yet; its first run reads all tables")
+            raise ConfigError(f"changefeed '{feed.name}' has not started yet; its first run reads all tables")
         if feed.options.initial_scan == "only":
-            raise ConfigError(f"changefeed '{feed.name}' only scans; to scan again, give it another name")
+            raise ConfigError(f"changefeed '{feed.name}' only scans its tables once; to scan again, use another name")
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch)
         end = feed.options.end
         if end is not None and end <= source_clock(feed):
             raise ConfigError(
                 f"changefeed '{feed.name}' ends at end_time, {end}, and what its tables held then can no longer be"
-                " read; to scan them now, give it another name"
+                f" read; to scan them now, use another name"
             )
         return feed
 

@@ -175,8 +175,8 @@ def scheduled(changefeed: Changefeed) -> Changefeed:
         value = getattr(parsed, name)
         if value is not None and value is not False:
             raise OptionError(
-                f"{owner} cannot be scheduled with option '{name}': each run is a scan, which has only one timestamp;"
-                " remove the option"
+                f"{owner} cannot be scheduled with option '{name}': each run is a scan with one timestamp; remove"
+                f" the option"
             )
     if given.get("initial_scan", "only") != "only":
         raise OptionError(

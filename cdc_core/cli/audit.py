@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 @changefeed_command(environment="of definitions")
 @click.option(
-    "--at", metavar="RESOLVED", help="Compare as of this resolved mark. Default: the newest when the source was read."
+    "--at",
+    metavar="RESOLVED",
+    help="Compare as of this resolved mark. Default: the newest one when the source is read.",
 )
 @click.option(
     "--wait",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="How long to wait for a resolved mark after the source was read. Default: 60, and 0 while nothing runs it.",
+    help="How long to wait for a resolved mark after the source was read. Default: 60, or 0 while the changefeed is"
+    " not running.",
 )
 @click.option(
     "--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most this many rows."
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     "directory",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Put temporary files here, about the size of the tables. Default: that of the system.",
+    help="Directory for temporary files, about the size of the tables. Default: the system's.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def audit(named: Named, at: str | None, wait: float | None, rows: int, directory: Path | None, as_json: bool) -> int:

@@ -177,7 +177,7 @@ def alter(
     with opened(session, url, changefeed.name, by_name=named.store is not None) as changefeeds:
         changefeeds.find_job(changefeed.name, by_file=True)
         tables = changefeeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
-    click.echo(f"changefeed '{changefeed.name}' has the tables {', '.join(tables)} from its next run on")
+    click.echo(f"changefeed '{changefeed.name}': from its next run on, its tables are {', '.join(tables)}")
     if named.store is None and set(changefeed.tables) != set(tables):
         click.echo(
             f"{named.file} lists other tables: change 'tables' there too, because a run from the file uses its list"

@@ -36,7 +36,7 @@ locality_option = click.option(
     default=64,
     type=click.IntRange(1, 10_000),
     show_default=True,
-    help="How many executors that ask for a tier the worker starts at most.",
+    help="Maximum number of executors with a tier that the worker starts.",
 )
 @locality_option
 @debug_option

@@ -93,8 +93,8 @@ def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: 
         if new_slot:
             changefeeds.begin_anew(feed, state_dir=state_dir)
             click.echo(
-                f"changefeed '{feed.name}': the next run begins a new history at the source and emits all rows of all"
-                f" tables again. Rows that were deleted meanwhile are not emitted: `cdc show` then shows the"
+                f"changefeed '{feed.name}': the next run starts a new history at the source and emits all rows of"
+                f" all tables again. Rows that were deleted in the meantime are not emitted: `cdc show` then shows the"
                 f" timestamp below which rows no longer exist"
             )
             return 0

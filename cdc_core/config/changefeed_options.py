@@ -110,12 +110,12 @@ class ChangefeedOptions:
     )
     schema_change_events: Literal["default", "column_changes"] = option(
         "default",
-        doc="Which changes of a table the policy is for: by default those that give existing rows other columns or"
-        " values, with 'column_changes' also columns that are added empty or renamed.",
+        doc="To which changes of a table the policy applies: by default, those that give existing rows different"
+        " columns or values; with 'column_changes', also columns that are added empty or renamed.",
     )
     schema_change_policy: Literal["backfill", "nobackfill", "stop"] = option(
         "backfill",
-        doc="What to do about such a change: emit all rows of the table again, emit only later changes, or end the"
+        doc="What to do after such a change: emit all rows of the table again, emit only later changes, or end the"
         " changefeed. No resolved timestamp passes the change before that.",
     )
     max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
@@ -124,12 +124,13 @@ class ChangefeedOptions:
         1,
         doc="How many tasks deliver a step: for destinations that are slower than the source. With more than 1, rows"
         " are divided among the tasks by the hash of their keys, so the rows of a key stay in order, and those of"
-        " different keys do not. The log is still read once, by one task, before they begin. 4 to 16 is useful, as a"
-        " batch of rows is cut into so many; at most 200. Excludes `key_column`, and queries with a cdc_topic.",
+        " different keys do not. The log is still read once, by one task, before they begin. 4 to 16 is useful,"
+        " because each batch of rows is cut into that many parts; at most 200. Excludes `key_column`, and queries"
+        " with a cdc_topic.",
     )
     max_row_bytes: ByteSize = option(
         ByteSize(256 * MB),
-        doc="Maximum size of one row in memory, with its before image. on_error decides about a larger one: its dead"
+        doc="Maximum size of one row in memory, with its before image. on_error applies to a larger one: its dead"
         " letter has the key and the reason, without the large values.",
     )
     on_error: Literal["fail", "pause", "dead_letter"] = option(
@@ -152,12 +153,12 @@ class ChangefeedOptions:
         " until `cdc replay-dead-letters` has sent all of them.",
     )
     retry_backoff: Duration = option(
-        Duration(1.0), doc="Wait before a failed step is tried again. It doubles with each failure."
+        Duration(1.0), doc="Wait before a failed step is retried. It doubles with each failure."
     )
-    max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is tried again.")
+    max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is retried.")
     max_attempts: int = option(
         20,
-        doc="How often the same step may fail for the same reason. Then on_error decides, as about an error that no"
+        doc="How often the same step may fail for the same reason. Then on_error applies, as for an error that no"
         " retry can cure. Outages do not count: a source or sink that is out of reach or busy is waited for.",
     )
     give_up_after: Duration = option(
@@ -171,7 +172,7 @@ class ChangefeedOptions:
     )
     executor_wait: Duration = option(
         Duration(60.0),
-        doc="On a cluster: longest time without an executor. A run that gets none at its start ends; later it logs"
+        doc="On a cluster: longest time to wait for an executor. A run that gets none at its start ends; later it logs"
         " that and keeps waiting.",
     )
 
@@ -186,8 +187,8 @@ class ChangefeedOptions:
     )
     execution_locality: Tiers | None = option(
         None,
-        doc="Only nodes whose locality has all of these tiers may coordinate and execute the changefeed, such as"
-        " region=eu-west-1,cloud=aws.",
+        doc="Only nodes whose locality has all of these tiers, such as region=eu-west-1,cloud=aws, may coordinate"
+        " and run the changefeed.",
     )
     placement: Literal["leaseholder", "random", "balanced_simple"] | None = option(
         None,
@@ -196,8 +197,8 @@ class ChangefeedOptions:
     )
     gc_protect_expires_after: Duration = option(
         Duration(4 * 86_400.0),
-        doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source need not"
-        " keep the history any longer. A value that you set applies to every job. The default applies only while a job"
+        doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source can"
+        " release the history. A value that you set applies to every job. The default applies only while a job"
         " is paused, has failed or waits for a node, and counts from then on. At least 1m; 0s means no limit. A"
         " changefeed of `cdc run` is not a job and is never canceled.",
     )
@@ -218,8 +219,8 @@ class ChangefeedOptions:
             )
         if self.unordered and self.resolved is not None:
             raise ValueError(
-                "'unordered' cannot be combined with 'resolved': a mark means nothing to a consumer without an order;"
-                " remove one of them"
+                "'unordered' cannot be combined with 'resolved': without an order, a mark means nothing to a"
+                " consumer; remove one of them"
             )
         if self.end is not None and self.after is not None and self.end <= self.after:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")

@@ -51,8 +51,8 @@ def changefeed_of(name: str, written: Mapping[str, Any], *, origin: str, environ
     for key in ("query", "functions", "table"):
         if has_references(written.get(key)):
             raise ConfigError(
-                f"{place}: {key} cannot have references such as ${{VARIABLE}}, as it is stored and shown as it is;"
-                " write the value, or '$${' for the two characters themselves"
+                f"{place}: {key} cannot have references such as ${{VARIABLE}}, because it is stored and shown as"
+                " written; write the value, or '$${' for the two characters themselves"
             )
     values = {key: interpolate(value, place=f"{place}, {key}", environ=environ) for key, value in written.items()}
     try:

@@ -158,4 +158,6 @@ def _json(text: str) -> Any:
 def _require_absolute_files(text: str) -> None:
     for path in file_references(text):
         if not (path.startswith("~") or Path(path).is_absolute()):
-            raise ValueError(f"'{path}' is a relative path, and every node has directories of its own; write it whole")
+            raise ValueError(
+                f"'{path}' is a relative path, but nodes have different directories; write the absolute path"
+            )

@@ -39,8 +39,8 @@ def drop_history(feed: ResolvedChangefeed, rangefeed: Rangefeed, progress: Progr
         rangefeed.drop(progress.token)
     except Exception as error:
         log.warning(
-            "changefeed '%s' is complete, but %s still retains history for it, which uses disk space: %s; run the"
-            " changefeed once more to drop it",
+            "changefeed '%s' is complete, but %s still retains history for it on disk: %s; run the changefeed once"
+            " more to drop it",
             feed.name,
             feed.rangefeed.owner,
             mask(one_line(error), feed.secrets()),

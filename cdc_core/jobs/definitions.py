@@ -84,7 +84,7 @@ class Definitions:
         before = self._found.get(name)
         if problem is not None and (before is None or before.problem != problem):
             log.warning(
-                "job '%s' cannot run on this node, which tries again later: %s",
+                "job '%s' cannot run on this node, which will try again later: %s",
                 name,
                 problem,
                 extra={"changefeed": name},
@@ -176,8 +176,8 @@ class Definitions:
                 if row.distribution == distribution and not _is_older(row.version, version):
                     return
                 raise ConfigError(
-                    f"{kind} '{name}' is of {row.distribution} {row.version} on this node, and the job was made with"
-                    f" {wanted}; install that version or a newer one"
+                    f"{kind} '{name}' is of {row.distribution} {row.version} on this node, and the job was created"
+                    f" with {wanted}; install that version or a newer one"
                 )
         raise ConfigError(f"this node has no {kind} '{name}', which the job needs; install {wanted}")
 

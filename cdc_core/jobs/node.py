@@ -231,7 +231,7 @@ class Node:
         def expire() -> None:
             names = ", ".join(f"changefeed '{name}'" for name in sorted(self._running.by_name)) or "the node itself"
             log.critical(
-                "node '%s' %s %s ago, and %s has not ended since: this process ends; start the node again",
+                "node '%s' %s %s ago, and %s has still not ended: this process ends; start the node again",
                 self._settings.name,
                 what,
                 format_duration(limit_s),

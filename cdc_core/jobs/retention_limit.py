@@ -25,7 +25,7 @@ WARN_EVERY_S = 3_600.0
 _OPTION = "gc_protect_expires_after"
 _RESTS = RESTING | {"waiting"}
 """The states in which nothing is delivered, and to which the default applies."""
-_REMEDY = "the source cannot collect it; see `cdc show`, and resume or cancel the job"
+_REMEDY = "the source cannot remove it; see `cdc show`, and resume or cancel the job"
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class RetentionLimit:
                 canceled += self._cancel(job, age_s, max_s)
             elif age_s >= min(WARN_AFTER_S, max_s / 2):
                 end = "" if max_s == float("inf") else f"; otherwise it is canceled in {behind_text(max_s - age_s)}"
-                what = f"has held back history at its source for {behind_text(age_s)}"
+                what = f"has retained history at its source for {behind_text(age_s)}"
                 self._warn(job.name, now, what, _REMEDY + end)
         return canceled
 
@@ -73,7 +73,7 @@ class RetentionLimit:
         """Cancel the job, and return its name if this node did."""
         name = job.name
         reason = (
-            f"it held back history at its source for {behind_text(age_s)}, longer than"
+            f"it has retained history at its source for {behind_text(age_s)}, longer than"
             f" {_OPTION} = {format_duration(max_s)}"
         )
         try:

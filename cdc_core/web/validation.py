@@ -160,7 +160,7 @@ def _refused_references(texts: Mapping[str, str], deployment: Deployment) -> Ite
     for key, text in texts.items():
         values = [text, unflattened({key: text}).written]  # in JSON, references may be encoded
         if (option_of(key) or key).lower() in _SHOWN and has_references(values):
-            yield key, "cannot have references, as it is stored and shown as it is; write the value"
+            yield key, "cannot have references, because it is stored and shown as written; write the value"
         for path in file_references(values):
             if not deployment.allows_file(path):
                 yield (

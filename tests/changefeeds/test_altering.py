@@ -122,7 +122,7 @@ class TestAJob:
             (change(format="avro"), "avro"),
             (
                 change(initial_scan="no"),
-                "option 'initial_scan' cannot be altered, as rows were delivered by it; create another job",
+                "option 'initial_scan' cannot be altered, because it has delivered rows; create another job",
             ),
             (change(sink="shelf://user:hunter3@room"), "'sink' has a secret in plain text"),
             (change(sink="shelf://user:${NOT_SET}@room"), "needs the environment variable 'NOT_SET'"),
@@ -189,7 +189,8 @@ class TestAJob:
         with pytest.raises(RefusedError) as refused:
             feeds.redefine("users", feeds.resolved(masked), before=last, why="PUT", connect=False)
         assert str(refused.value) == (
-            "job 'users' has not dropped table public.users yet, which is to have another section; repeat this after"
+            "job 'users' has not dropped table public.users yet, whose section cannot change before that;"
+            " repeat this after"
             " the running step"
         )
         assert store.claims.settle("users", one, "stopped") == "running"
@@ -268,7 +269,7 @@ class TestAJob:
 
     def test_may_be_anything_before_it_begins(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
         fixed = Changefeeds(store, plugins=scripted(changes_tables=False), environ=ENVIRON)
-        with pytest.raises(ConfigError, match="cannot change the tables of a changefeed that has begun"):
+        with pytest.raises(ConfigError, match="cannot change the tables of a changefeed that has started"):
             fixed.alter("orders", change(add=["public.a"]), by="ann")
         fixed.create(fixed.resolved(changefeed(tmp_path, "users")), owner="ann")
         with pytest.raises(ConfigError, match="'users' has not started yet, so option initial_scan applies to all"):
@@ -326,9 +327,9 @@ class TestARun:
             "running": "changefeed 'orders' is running from",
             "no table": r"table public\.a does not exist",
             "no place": "the room is locked",
-            "changes tables": "cannot change the tables of a changefeed that has begun",
+            "changes tables": "cannot change the tables of a changefeed that has started",
             "newer run": "a newer attempt took over",
-            "not begun": "has not begun yet; change 'tables' in its file",
+            "not begun": "has not started yet; change 'tables' in its file",
         }
         file, lock = changefeed(tmp_path), RunLock(tmp_path / "orders.lock")
         if told == "running":

@@ -54,7 +54,7 @@ def kept(store: ProgressStore) -> tuple[list[str], Mapping[str, bool]]:
 def test_tables_are_changed_by_the_name_of_the_changefeed(store: ProgressStore, capsys: Capture) -> None:
     arguments = ["--add", "public.a", "--add", "${b", "--drop", "public.counter", "--no-initial-scan"]
     assert main(["alter", "--store", store.url, "orders", *arguments]) == 0
-    assert capsys.readouterr().out == "changefeed 'orders' has the tables public.a, ${b from its next run on\n"
+    assert capsys.readouterr().out == "changefeed 'orders': from its next run on, its tables are public.a, ${b\n"
     assert kept(store) == (["public.a", "${b"], {"public.a": False, "${b": False})
 
 
@@ -93,7 +93,7 @@ def test_a_job_is_altered_by_its_name(
     store.jobs.create("orders", feed.definition(), owner="ann", locality=Locality(), paused_for="pause")
     capsys.readouterr()
     change = ["--add", "public.b", "--no-initial-scan"]
-    assert "is a job, whose definition is in the store; name it without its file" in cdc.refused("alter", file, *change)
+    assert "is a job, whose definition is in the store; use --store" in cdc.refused("alter", file, *change)
     assert "--store takes one name" in cdc.refused("alter", "orders", "a", *change, "--store", store.url)
     assert cdc("alter", "orders", "--add", "public.b", "--set", "resolved=10s").out == (
         "job 'orders' is altered: added public.b; set resolved; continue it with `cdc resume orders`\n"

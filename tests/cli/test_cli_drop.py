@@ -135,9 +135,7 @@ def test_one_that_runs_on_another_host_is_refused(
         "orders", store.changefeeds.begin_attempt("orders"), {"phase": phase, "host": "elsewhere", "pid": 7}
     )
     assert main(["drop", str(file), "--yes"]) == status
-    assert ("is running on elsewhere (process 7), by `cdc run`; stop it first" in capsys.readouterr().err) == (
-        status == 2
-    )
+    assert ("is run by `cdc run` on elsewhere (process 7); stop it first" in capsys.readouterr().err) == (status == 2)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_part_of_a_table_and_all_tables_are_asked_for(shop: Path, store: Progr
     shown = capsys.readouterr().out
     assert "users where id < 5 will be emitted again" in shown
     assert "all tables will be emitted again" in shown
-    assert "Rows that were deleted meanwhile are not emitted" in shown
+    assert "Rows that were deleted in the meantime are not emitted" in shown
 
 
 def test_the_changefeed_may_be_named_in_the_store(shop: Path, store: ProgressStore, cdc: Cdc) -> None:
@@ -130,12 +130,12 @@ def test_a_changefeed_that_has_not_begun_needs_none(shop: Path, capsys: Capture)
     store.changefeeds.register(
         "orders", {"source": f"simulated://{shop.parent}/shop", "tables": ["orders"], "sink": "shelf://room"}
     )
-    assert "has not begun yet; its first run reads all tables" in refused(capsys, str(shop), "orders")
+    assert "has not started yet; its first run reads all tables" in refused(capsys, str(shop), "orders")
 
 
 def test_a_changefeed_that_only_scans_is_told_another_way(shop: Path, store: ProgressStore, capsys: Capture) -> None:
     shop.write_text(shop.read_text() + 'initial_scan = "only"\n')
-    assert "only scans; to scan again, give it another name" in refused(capsys, str(shop), "orders")
+    assert "only scans its tables once; to scan again, use another name" in refused(capsys, str(shop), "orders")
 
 
 def test_after_end_time_nothing_is_read_again(shop: Path, store: ProgressStore, capsys: Capture) -> None:

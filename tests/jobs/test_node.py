@@ -220,7 +220,7 @@ def test_a_node_whose_changefeed_hangs_ends(store: ProgressStore, tmp_path: Path
         _, said = node.communicate(timeout=60)
         assert node.returncode == 1, said
         what = "drained" if way == "drain" else "lost its session"
-        assert f"node 'one' {what} 1s ago, and changefeed 'a' has not ended since: this process ends" in said
+        assert f"node 'one' {what} 1s ago, and changefeed 'a' has still not ended: this process ends" in said
         assert not is_alive(child)
 
 

@@ -56,7 +56,7 @@ def test_a_job_that_holds_back_more_than_it_may_is_canceled(
     if paused:
         Changefeeds(store).pause("orders", "maintenance")
     assert RetentionLimit(store).enforce(now) == ["orders"]
-    reason = "it held back history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
+    reason = "it has retained history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
     assert state(store) == ("cancel-requested", reason)
     assert f"job 'orders' is canceled: {reason}" in caplog.text
     assert RetentionLimit(store).enforce(now) == [], "it is being canceled already"
@@ -140,7 +140,7 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_canceled(
     ):
         assert limit.enforce(now + later_s) == []
         assert len(caplog.records) == warnings
-    assert caplog.messages[0].startswith("job 'orders' has held back history at its source for 24 h 1 min: ")
+    assert caplog.messages[0].startswith("job 'orders' has retained history at its source for 24 h 1 min: ")
     assert caplog.messages[0].endswith("otherwise it is canceled in 71 h 58 min")
     assert state(store)[0] == "running"
 

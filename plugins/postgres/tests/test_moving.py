@@ -293,7 +293,7 @@ def test_what_has_begun_to_come_again_is_not_left_out_half_way(database: str, sq
             assert "are being delivered again, so rows would end with old versions" in refusal(feed, to)
         part = feed.token["lsn"]
         feed.move(before)
-        assert "let it get there first" in refusal(feed, passed)
+        assert "wait until it gets there" in refusal(feed, passed)
         feed.move(part)
         resumed(feed)
         assert feed.rows("public.t")[1,]["n"] == 80

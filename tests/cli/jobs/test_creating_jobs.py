@@ -102,8 +102,8 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     store.progress.save("orders", epoch, progress())
     store.statuses.save("orders", epoch, {"phase": "running", "host": "here", "pid": 7})
     assert cdc.sentence("create", file) == (
-        "changefeed 'orders' is running on here (process 7), by `cdc run`; stop it first, or wait half a minute if it"
-        " was killed"
+        "changefeed 'orders' is run by `cdc run` on here (process 7); stop it first, or wait half a minute if it was"
+        " killed"
     )
     store.statuses.save("orders", epoch, {"phase": "stopped"})
     assert cdc("create", file).out
@@ -124,7 +124,7 @@ def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
         dropped(store, "orders")
         own.progress.save("orders", own.changefeeds.begin_attempt("orders"), progress())
         assert cdc.sentence("create", file, *more) == (
-            f"changefeed 'orders' has progress in {own.shown}, which a job in {store.shown} would not continue; run"
+            f"changefeed 'orders' has progress in {own.shown} that a job in {store.shown} would not continue; run"
             f" `cdc create {file} orders --from-state` to move it, or `cdc drop {file} orders` to start again"
         )
         assert store.changefeeds.find("orders") is None
@@ -205,7 +205,7 @@ def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
     left.statuses.save(
         "orders", left.changefeeds.begin_attempt("orders"), {"phase": "running", "host": "far", "pid": 7}
     )
-    assert "changefeed 'orders' is running on far (process 7)" in told("--from-state")
+    assert "changefeed 'orders' is run by `cdc run` on far (process 7)" in told("--from-state")
 
 
 @contextmanager
@@ -235,7 +235,7 @@ def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
 ) -> None:
     with at_creation(stop_with(RetryableError("out of reach"))):
         assert main(["create", str(file), "--from-state", "--store", store.url]) == 1
-        assert "out of reach; repeat this command: until then nothing continues" in capsys.readouterr().err
+        assert "out of reach; repeat this command; until it succeeds, changefeed" in capsys.readouterr().err
     again = f"repeat `cdc create {file} orders --store {store.url} --from-state`"
     beside = str(file.parent / ".cdc")
     for command in (
@@ -297,7 +297,9 @@ def test_a_run_continues_when_its_hand_over_was_killed_and_is_then_refused(
     with monkeypatch.context() as patch:
         patch.setattr(CounterRangefeed, "check", check)
         told = cdc.sentence("create", file, "--from-state")
-    assert "no such table; its progress is being handed over, and nothing continues it until this command" in told
+    assert (
+        "no such table; its progress is being handed over, and the changefeed does not run until this command" in told
+    )
     assert "perhaps with --no-check" in told
     whole = file.read_text()
     file.write_text(f'{whole}execution_locality = "region=eu"\n')

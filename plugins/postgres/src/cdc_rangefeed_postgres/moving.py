@@ -31,7 +31,7 @@ _INTERVAL_BYTES = 64 << 20
 def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | Token) -> Move:
     """Return *saved* moved to *to*, see `cdc_core.Move`. Raises: ConfigError."""
     if saved.scan is not None:
-        raise ConfigError("its tables are being scanned, and a scan has no other position; let it end first")
+        raise ConfigError("its tables are being scanned; wait for the scan to end")
     state = slot.state(connection)
     begin = 0 if state is None else state.confirmed
     try:
@@ -56,7 +56,7 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
     if left < saved.again and left < lsn:
         raise ConfigError(
             f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} are being"
-            " delivered again, so rows would end with old versions; let it get there first, or start over with `cdc"
+            " delivered again, so rows would end with old versions; wait until it gets there, or start over with `cdc"
             " rescan FILE NAME --all --new-slot`"
         )
     forward, back = lsn > saved.lsn, lsn < saved.lsn

@@ -167,8 +167,8 @@ class Headers:
         if taken is not None:
             raise EncodeError(
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds the"
-                f" header '{taken}' in the row with key {rows.shown_key(index)}, which is one of events; correct the"
-                " row, or name another column",
+                f" header '{taken}' in the row with key {rows.shown_key(index)}, which the event sets itself;"
+                f" correct the row, or name another column",
                 row=index,
             )
         try:

@@ -196,7 +196,7 @@ class OrderedProducer:
                 self._log.forget()
             elif time.monotonic() > since + self._stall_s:
                 self._fail(
-                    self._log.failure(f"no message was acknowledged by Kafka for {self._stall_s:g} s, {left} waiting")
+                    self._log.failure(f"Kafka has acknowledged no message for {self._stall_s:g} s; {left} waiting")
                 )
             elif self._watch is not None and time.monotonic() > since + _SLOW_S:
                 try:

@@ -16,9 +16,11 @@ class Meaning(Enum):
 
     DELIVERED = "the endpoint has accepted the rows"
     BUSY = "the endpoint may accept the same request later"
-    CONFLICT = "the endpoint may be processing the same request already; if it keeps answering so, it refuses the rows"
+    CONFLICT = (
+        "the endpoint may be processing the same request already; if it keeps answering this, it refuses the rows"
+    )
     MISCONFIGURED = "the endpoint refuses every request until somebody changes a setting"
-    GONE = "the endpoint wants no more requests"
+    GONE = "the endpoint accepts no more requests"
     REFUSED = "the endpoint refuses the content of at least one row"
 
 

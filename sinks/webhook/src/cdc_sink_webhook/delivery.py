@@ -153,7 +153,7 @@ class Delivery:
 
     def _error(self, failure: str, answer: Answer | None, *, attempts: int, too_long: bool) -> CdcError:
         if answer is not None and answer.meaning is Meaning.GONE:
-            return TerminalSinkError(f"{self._endpoint} wants no more requests: {failure}. Choose another endpoint")
+            return TerminalSinkError(f"{self._endpoint} accepts no more requests: {failure}. Choose another endpoint")
         text = self._failed(failure, attempts=attempts)
         if answer is None or answer.meaning is Meaning.BUSY or too_long:  # a long Retry-After asks for a retry
             return RetryableSinkError(text, retry_after_s=None if answer is None else answer.retry_after_s)
