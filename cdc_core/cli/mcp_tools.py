@@ -65,7 +65,7 @@ class Tools:
         """Find out why a changefeed does not move and what to do: causes with remedies, and its latest events.
 
         With connect, also check its plugins, options, source and sink by connecting to them, as `cdc check` does; that
-        takes some seconds, and about ten more if the changefeed has a query.
+        takes a few seconds, and about ten more if the changefeed has a query.
         """
         with self._opened() as changefeeds:
             found = changefeeds.diagnose(name).to_json()

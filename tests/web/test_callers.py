@@ -79,7 +79,7 @@ def test_every_change_of_the_file_counts_for_the_next_request(tmp_path: Path, ca
         path.write_text("half a li")  # an editor is at work
         for _ in range(2):
             reply = web.ask(token="another")
-            assert (reply.status, "cannot be read at present" in reply.message) == (503, True)
+            assert (reply.status, "cannot be read; the server" in reply.message) == (503, True)
         assert web.ask("/open").status == web.ask("/open", token="another").status == 200
         path.unlink()
         assert web.ask(token="another").status == 503

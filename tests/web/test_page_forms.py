@@ -408,5 +408,5 @@ def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
     [form] = browser.get(f"/ui/changefeeds/orders/dead-letters/{second}/discard").page.forms
     assert browser.post(form.target).status == 303
     assert store.dead_letters.of("orders") == []
-    assert "No row is among the dead letters." in browser.get("/ui/changefeeds/orders?done=discard").page.text
+    assert "There are no dead letters." in browser.get("/ui/changefeeds/orders?done=discard").page.text
     assert browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").status == 404

@@ -112,7 +112,7 @@ def test_a_line_without_news_is_not_touched_and_no_line_is_replaced(watched: Wat
     shown.job("eu-archive")
     shown.store.claims.settle("eu-archive", shown.nodes["ada"], "succeeded")
     page = watched.open("/ui?q=archive")
-    expect(page.locator("#feed-eu-archive")).to_contain_text("nothing was delivered lately")
+    expect(page.locator("#feed-eu-archive")).to_contain_text("nothing was delivered recently")
     watched.note_touched()
     watched.open("/ui")
     for rows in (3_000_000, 5_000_000):

@@ -98,7 +98,7 @@ def test_a_preview_ends_with_its_process_and_its_process_with_the_client(counted
 
 def test_the_page_says_why_there_is_no_preview_without_secrets(counted: Rest, script: Script) -> None:
     browser = Browser(int(counted.url.rpartition(":")[2]))
-    assert "takes some seconds" in browser.get("/ui/changefeeds/orders").page.text
+    assert "takes a few seconds" in browser.get("/ui/changefeeds/orders").page.text
     script.order("check", "ConfigError no such table at reader:hunter2-of-the-source@host")
     answer = browser.get("/ui/changefeeds/orders/preview?rows=3")
     assert answer.status == 400

@@ -138,7 +138,7 @@ class Access:
             return
         if request.state.user is None:
             if not request.state.callers_are_known:
-                raise Refusal(503, "the file of tokens cannot be read at present; the server's log says why")
+                raise Refusal(503, "the file of tokens cannot be read; the server's log says why")
             what = "unknown token or certificate" if request.state.wrong_proof else "a token is missing"
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(

@@ -27,13 +27,14 @@ from cdc_core.web.requests import deployment_of, name_of
 ENDPOINTS = Endpoints(refused=error_page)
 _TEXTS = {
     "pause": (
-        "The running step ends and is saved, and nothing runs it until it is resumed. While it is paused, its source"
+        "It finishes and saves the running step, and does not run until it is resumed. While it is paused, its source"
         " retains the history that was not delivered, and may run out of space."
     ),
     "resume": "It continues where it stopped. Fix the cause of an error first: otherwise it pauses again.",
     "restart": "Its node finishes the running step and hands it over; it then begins a new attempt where it stopped.",
     "cancel": (
-        "It ends for good: a node drops what it created at its source, such as a slot and a publication. It cannot be"
+        "It is canceled for good: a node drops what it created at its source, such as a slot and a publication. It"
+        " cannot be"
         " resumed. What was delivered stays at the sink."
     ),
 }

@@ -33,7 +33,7 @@ _FURTHER = "Sections of tables, functions, Spark and other settings"
 _LABELS = {"name": "Name", "source": "Source", "tables": "Tables", "query": "Query", "sink": "Sink", "format": "Format"}
 _HINTS = {
     "name": "1 to 40 of the characters A-Z a-z 0-9 _ -",
-    "tables": "One in a line, such as public.orders. Not needed with a query.",
+    "tables": "One per line, such as public.orders. Not needed with a query.",
     "query": "SELECT … FROM a table, in place of tables.",
 }
 _SECRET = " Write it as ${VARIABLE} or ${file:PATH}, which each node resolves."
@@ -128,7 +128,7 @@ def values_in(text: str) -> dict[str, str]:
     name, written = definition_in(text, origin="the text")
     values = values_of(name, {"written": written})
     if len(values) > MAX_ENTRIES:
-        raise ConfigError(f"the text has {len(values)} entries, and the form holds {MAX_ENTRIES}; use cdc create")
+        raise ConfigError(f"the text has {len(values)} entries, and the maximum is {MAX_ENTRIES}; use `cdc create`")
     return values
 
 

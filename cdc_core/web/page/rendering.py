@@ -53,7 +53,7 @@ def known(request: Request) -> ChangefeedRecord:
     try:
         return deployment_of(request).changefeeds.known(name)
     except UnknownError as error:
-        raise Refusal(404, f"the store knows no changefeed '{name}'") from error
+        raise Refusal(404, f"there is no changefeed '{name}' in the store") from error
 
 
 def known_name(request: Request) -> str:

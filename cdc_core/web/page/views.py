@@ -103,7 +103,7 @@ _DONE = {
     "pause": "It will be paused.",
     "resume": "It is resumed.",
     "restart": "It will be restarted.",
-    "alter": "It is altered. If it is running, it takes the change after the running step.",
+    "alter": "It is altered. If it is running, the change applies after the running step.",
     "cancel": "It will be canceled.",
     "create": "It is created.",
     "replay": "The dead letters were replayed.",

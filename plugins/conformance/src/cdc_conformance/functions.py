@@ -41,7 +41,7 @@ class Rows:
     ) -> None:
         """A function returns the same values again, also after it was loaded again."""
         first = called.values(rows.columns)
-        assert first == called.values(rows.columns), "the function returned other values when it was called again"
+        assert first == called.values(rows.columns), "the function returned different values when it was called again"
         twice = pa.Table.from_batches([rows, rows]).combine_chunks().to_batches()[0]
         values, failures = CalledFunction(registration).values(twice.columns)
         assert (values.slice(0, len(rows)), values.slice(len(rows))) == (first[0], first[0])

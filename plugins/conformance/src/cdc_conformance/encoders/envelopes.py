@@ -187,7 +187,7 @@ class Resolved:
                 encoder.encode(batch, topic=topic)
             assert encoder.encode_resolved(topic, _MARK) == first, f"{form}: the mark has other bytes after a row"
             assert rig.encoder(form).encode_resolved(topic, _MARK) == first, (
-                f"{form}: a second encoder writes other bytes for the same mark"
+                f"{form}: a second encoder writes different bytes for the same mark"
             )
 
 

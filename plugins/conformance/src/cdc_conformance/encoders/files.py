@@ -206,7 +206,7 @@ class BadRows:
             pairs = _bisect(encoder, case.batch, 0, case.topic, found)
             assert found == list(_BAD), f"{case.form}: rows {_BAD} cannot be encoded, but bisection found {found}"
             wanted = [pair for part in case.good() for pair in pairs_of(other.encode(part, topic=case.topic))]
-            assert pairs == wanted, f"{case.form}: after a bad row, the other rows have other bytes than without it"
+            assert pairs == wanted, f"{case.form}: after a bad row, the other rows have different bytes than without it"
 
     @applies_if(DECODER)
     @applies_if(FILES)

@@ -122,7 +122,7 @@ class Messages:
                 part = whole.slice(start, length)
                 found = pairs_of(encoder.encode(part, topic=topic))
                 assert found == wanted[start : start + length], (
-                    f"{form}: rows {start} to {start + length - 1} give other messages as a slice than in the batch"
+                    f"{form}: rows {start} to {start + length - 1} give different messages as a slice than in the batch"
                 )
         for form in rig.full_forms(output="messages")[:1]:
             encoder = rig.encoder(form)
@@ -145,7 +145,7 @@ class Messages:
             first = written(encoder, batch, topic, form)
             for what, again in (("the same encoder", encoder), ("a second encoder", other)):
                 found = written(again, RowBatch.from_ipc(batch.to_ipc()), topic, form)
-                assert found == first, f"{form}: {what} gave other bytes for the same rows"
+                assert found == first, f"{form}: {what} gave different bytes for the same rows"
 
     @applies_if(MESSAGES)
     def test_other_processes_write_the_same_bytes(self, rig: EncoderRig, topic: str) -> None:
@@ -157,7 +157,7 @@ class Messages:
             batch = rig.given(history(rig.every_kind(form, topic)))
             here = pairs_of(rig.encoder(form).encode(batch, topic=topic))
             there = pairs_of_other_process(rig.feed(form), batch, topic)
-            assert there == here, f"{form}: another process writes other messages for the same rows"
+            assert there == here, f"{form}: another process writes different messages for the same rows"
 
     @applies_if(MESSAGES)
     def test_messages_do_not_depend_on_earlier_batches(self, rig: EncoderRig, topic: str) -> None:
@@ -179,7 +179,8 @@ class Messages:
                 for index in order:
                     found = pairs_of(encoder.encode(batches[index], topic=f"{topic}_{index}"))
                     assert found == alone[index], (
-                        f"{form}: table {batches[index].schema.name.full} gives other messages after other batches"
+                        f"{form}: table {batches[index].schema.name.full} gives different messages after different"
+                        f" batches"
                     )
 
     def test_rows_are_not_modified(self, rig: EncoderRig, topic: str) -> None:

@@ -66,7 +66,7 @@ class Packaging:
             checked.check([])
             checked.check([(table("others", {"id": INT8}), f"{topic}_others"), (_ORDERS, topic)])
             same = written(checked, batch, topic, form) == written(plain, batch, topic, form)
-            assert same, f"{form}: the same rows have other bytes after a check"
+            assert same, f"{form}: the same rows have different bytes after a check"
 
     def test_a_check_refuses_a_column_by_name(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
         """`check` accepts a table with any kind of column, or raises a ConfigError that names table and column.
@@ -157,7 +157,7 @@ class Packaging:
             copy = pickle.loads(pickle.dumps(context))
             cls = rig.feed(form).encoder.load("encoder", Encoder)
             first, second = (written(rig.guarded(cls(each)), history(_ORDERS), topic, form) for each in (context, copy))
-            assert first == second, f"{form}: an encoder created from a pickled context writes other bytes"
+            assert first == second, f"{form}: an encoder created from a pickled context writes different bytes"
 
     def test_registration_and_options_import_no_client_library(self, rig: EncoderRig) -> None:
         """Hooks and options import only their own package, the standard library, and what `cdc` itself imports.
