@@ -48,8 +48,8 @@ def audit(named: Named, at: str | None, wait: float | None, rows: int, directory
     """Compare the rows that the changefeed NAME in FILE has delivered with the rows at its source.
 
     Reads both sides completely, and leaves nothing behind. Prints the rows that are missing at the destination, those
-    that are there and not at the source, and those with other values. The exit status is 1 when there is any, and 2
-    when the changefeed cannot be audited.
+    that exist only there, and those with different values. The exit status is 1 if there are any, and 2 if the
+    changefeed cannot be audited.
     """
     session = named.session
     session.start_logging(quiet=True)

@@ -70,8 +70,8 @@ def create(
 
     FILE may also be the name of a pipeline that an installed package publishes. The store keeps the definition, with
     references such as ${PASSWORD} in place of secrets; each node resolves them from its own environment and files. A
-    changefeed that `cdc run` has run with this store continues where it stopped, and with --from-state also one that it
-    has run with another store. Stop that run first.
+    changefeed that `cdc run` has run with this store continues where it stopped; with --from-state, so does one that
+    ran with another store. Stop that run first.
     """
     found = [find_changefeed(file, each) for each in names_in(file, name)]
     feeds = [resolved(session, changefeed) for changefeed, _ in found]
@@ -149,9 +149,9 @@ def alter(
     these have at the sink stays there. A run from FILE takes the list in the file: change it there too.
 
     A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
-    One that runs continues with the changes after the running step. One that an error has stopped runs again; one that
-    was paused stays so. Its source cannot be changed; once it has begun, neither can the type of its sink, nor the
-    options cursor, end_time and initial_scan. While a node begins with it, pause it for that.
+    A running job continues with the changes after its running step. One that an error has stopped runs again; a paused
+    one stays paused. The source cannot be changed; once the job has started, neither can the type of its sink nor the
+    options cursor, end_time and initial_scan. While a node is starting a job, pause it before you alter it.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):

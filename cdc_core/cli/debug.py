@@ -38,7 +38,7 @@ from cdc_core.web.otlp_settings import otlp_secrets
 @click.option("--no-connect", is_flag=True, help="Do not connect to the source and the sink.")
 def debug(named: Named, output: str | None, logs: tuple[str, ...], no_connect: bool) -> int:
     """Write an archive about the changefeed NAME in FILE: versions, this host, configuration, progress, status, events,
-    plans, log files, and what its source and sink say. Changes nothing.
+    plans, log files, and the state of its source and sink. Changes nothing.
 
     Secrets are masked. What cannot be collected is explained in the archive, and listed at the end.
     """

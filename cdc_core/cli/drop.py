@@ -60,11 +60,11 @@ def drop(
     retains history for it. Then deletes it from the progress store. What was delivered stays at the sink. A later run
     under the same name starts again, with an initial scan. Stop the changefeed first.
 
-    If this fails half-way, repeat it. A job is ended with `cdc cancel`; of one that has finished, this deletes what
-    the progress store knows.
+    If this fails half-way, repeat it. End a job with `cdc cancel`; once it has ended, this deletes it from the progress
+    store.
 
-    With --orphans and the URI of a source, finds what changefeeds created there that none of the progress stores knows,
-    and drops what is not in use.
+    With --orphans and the URI of a source, drops what changefeeds that none of the progress stores knows have created
+    there, unless it is in use.
     """
     if orphans:
         if name is not None or forget_only or store is not None:

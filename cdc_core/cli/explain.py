@@ -39,9 +39,9 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 def explain(named: Named, as_json: bool) -> int:
     """Show what the query of changefeed NAME in FILE needs of its source, and the plan of Spark's optimizer.
 
-    Lists the columns that a scan has to read, the comparisons that the source can evaluate, what of the condition is
-    left to Spark, with the reason, and which changes the source leaves out. Likewise for each table that has a section.
-    Changes nothing.
+    Lists the columns that a scan has to read, the comparisons that the source can evaluate, the part of the condition
+    that is left to Spark and why, and which changes the source leaves out. Does the same for each table that has a
+    section. Changes nothing.
     """
     feed, *_ = named.resolved()
     require_query(feed)

@@ -25,9 +25,9 @@ _HEADING = ("name", "state", "node", "owner", "behind", "retained", "status")
 @debug_option
 @click.pass_obj
 def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None) -> int:
-    """List every job of the store: its state, the node that runs it, and how far it is.
+    """List every job of the store: its state, the node that runs it, and its lag.
 
-    `cdc show NAME` tells all that is known of one.
+    `cdc show NAME` shows everything about one job.
     """
     with changefeeds_at(session, store) as changefeeds:
         found = changefeeds.job_reports()
@@ -69,8 +69,8 @@ _IN_CLUSTER = ("leads", "cores", "aggregates")
 @debug_option
 @click.pass_obj
 def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
-    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run. Of nodes
-    with cores, which one leads the cluster, and in how many jobs each has a part.
+    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run. For nodes
+    with cores, also which one leads the cluster, and in how many jobs each one takes part.
 
     A node whose session has expired is listed for a day as dead.
     """

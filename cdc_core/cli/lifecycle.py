@@ -39,7 +39,8 @@ def pause(session: CliSession, name: str, reason: str | None, wait: bool, store:
     """Pause the job NAME: its node finishes the running step, and no node runs it until `cdc resume`.
 
     While a job is paused, its source retains the history that the job has not delivered, and may run out of space. NAME
-    may also be a changefeed of `cdc run`: a run that is alive finishes its step and waits, and otherwise the next one.
+    may also be a changefeed of `cdc run`: if it is running, it finishes its step and waits; otherwise its next run
+    waits.
     """
     with changefeeds_at(session, store) as changefeeds:
         job = changefeeds.pause(name, reason or by_user())
@@ -109,8 +110,8 @@ def cancel(
 ) -> int:
     """End the job NAME for good: a node drops what it created at its source, such as PostgreSQL's slot and publication.
 
-    It cannot be resumed. What was delivered stays at the sink. Of a job that could not be reverted, this tries again.
-    When no living node can drop it, the job ends as revert-failed, and its reason says what is left and why.
+    It cannot be resumed. What was delivered stays at the sink. If an earlier cancel could not drop everything, this one
+    tries again. If no living node can, the job ends as revert-failed, and its reason says what is left and why.
     """
     with changefeeds_at(session, store) as changefeeds:
         if not agreed(f"Cancel job '{name}' for good?", yes=yes):
@@ -154,7 +155,7 @@ def owner(session: CliSession, name: str, user: str, store: str | None, as_json:
 @debug_option
 @click.pass_obj
 def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json: bool) -> int:
-    """Have NODE, a name that `cdc nodes` lists, finish the running steps of its jobs, hand them over, and end.
+    """Make NODE, a name that `cdc nodes` lists, finish the running steps of its jobs, hand them over, and end.
 
     Other nodes adopt the jobs. SIGTERM has the same effect.
     """

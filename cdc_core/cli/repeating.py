@@ -31,11 +31,11 @@ _MAX_SHOWN = 20
 @click.option("--source", metavar="URI", help="The source to move, if there are several, as `cdc show` writes it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def move(named: Named, to: str, source: str | None, yes: bool) -> int:
-    """Have the next run of the changefeed NAME in FILE start from another position of its source's history.
+    """Make the next run of the changefeed NAME in FILE start from another position of its source's history.
 
-    Changes between a later position and the present one are never delivered. An earlier one delivers changes again, in
-    their order, as far as the source retains them. The source says which positions it can read from. Stop the
-    changefeed first, or pause the job. `cdc events` keeps both positions.
+    A move forward skips the changes in between: they are never delivered. A move back delivers changes again, in order,
+    as far as the source retains them. The source determines which positions it can read from. Stop the changefeed
+    first, or pause the job. `cdc events` keeps both positions.
     """
     session = named.session
     with named.opened(verb="move") as (changefeeds, feed, state_dir):
@@ -78,11 +78,10 @@ def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: 
     """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.
 
     A running changefeed begins within about a second; otherwise the next run does. The request is in the progress
-    store, and a crash does not lose it. Resolved marks wait until all rows were emitted. `cdc show` tells how far it
-    is.
+    store, and a crash does not lose it. Resolved marks wait until all rows are emitted. `cdc show` shows its progress.
 
-    With --all --new-slot, a changefeed whose source has lost history continues under its name. What was deleted in
-    the meantime is not emitted: `cdc show` tells the timestamp below which rows no longer exist.
+    With --all --new-slot, a changefeed whose source has lost history continues under its name. Rows that were deleted
+    in the meantime are not emitted: `cdc show` shows the timestamp below which rows no longer exist.
     """
     name, table = _name_and_table(words, everything=everything, named=named.store is not None)
     if new_slot and not everything:

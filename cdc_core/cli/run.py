@@ -35,9 +35,9 @@ from cdc_core.telemetry.status import StatusView, shown_moment
 def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp: bool) -> int:
     """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
 
-    FILE may also be the name of a pipeline that an installed package publishes. With --store, a FILE that is no path is
-    the name of a changefeed that was run before: it needs its plugins and what its definition refers to, such as
-    ${PASSWORD}, and no file.
+    FILE may also be the name of a pipeline that an installed package publishes. With --store, a FILE that is not a path
+    is the name of a changefeed that was run before: it needs its plugins and what its definition refers to, such as
+    ${PASSWORD}, but no file.
 
     The first run delivers the rows that the tables hold, then every change. A later run continues where the last one
     stopped, even if it crashed. Ctrl-C waits for the running step; a second Ctrl-C abandons it, and the next run

@@ -138,7 +138,7 @@ def pause(session: CliSession, name: str, reason: str, store: str | None, as_jso
 @debug_option
 @click.pass_obj
 def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
-    """Let the paused schedule NAME run again, at the next time of its cron expression."""
+    """Resume the paused schedule NAME at the next time of its cron expression."""
     with changefeeds_at(session, store) as changefeeds:
         _print(session, changefeeds.resume_schedule(name), as_json=as_json)
     return 0
@@ -151,7 +151,7 @@ def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> 
 @debug_option
 @click.pass_obj
 def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
-    """Remove the schedule NAME. Its jobs stay: end those that run with `cdc cancel`."""
+    """Remove the schedule NAME. Its jobs stay: end running ones with `cdc cancel`."""
     with changefeeds_at(session, store) as changefeeds:
         dropped = changefeeds.drop_schedule(name)
         if as_json:

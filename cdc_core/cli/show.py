@@ -204,7 +204,7 @@ def events(
     changefeeds and nodes.
 
     FILE, NAME, --state and --store are as in `cdc show`. With --store, or with the environment variable CDC_STORE where
-    FILE is no file, FILE is the name of a changefeed or job. One that was removed still has its events, for 30 days.
+    FILE is no file, FILE is the name of a changefeed or job. The events of one that was removed are kept for 30 days.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise ConfigError(f"--kind: there are no events of kind '{unknown[0]}'; the kinds are {', '.join(KINDS)}")

@@ -78,15 +78,15 @@ def sql(
     how: Format,
     store: str | None,
 ) -> int:
-    """Execute STATEMENTS, in the syntax of CockroachDB's changefeeds. Several end with a semicolon each.
+    """Execute STATEMENTS, in the syntax of CockroachDB's changefeeds. End each of several statements with a semicolon.
 
     \b
       CREATE CHANGEFEED FOR TABLE orders INTO 'kafka://host:9092' WITH updated, resolved = '10s'
       PAUSE JOB 'orders'
       SHOW CHANGEFEED JOBS
 
-    All are read before the first one is executed. When one fails, those after it are not executed. Without STATEMENTS
-    and --file, they are read from the standard input; on a terminal, one after the other.
+    All are read before the first one is executed. If one fails, those after it are not executed. Without STATEMENTS and
+    --file, they are read from the standard input; on a terminal, one after the other.
     """
     if statements is not None and file is not None:
         raise ConfigError("give either statements or --file, not both")

@@ -25,7 +25,7 @@ _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` 
 def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noqa: ARG001
     """Add NAME to the file of tokens, and print the new token, which is stored nowhere.
 
-    The file gets only a hash of it. Running servers notice at once. To take a token back, delete its line.
+    The file contains only a hash of it. Running servers notice at once. To revoke a token, delete its line.
     """
     with needing("starlette", otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
         from cdc_core.web.access.callers import is_caller_name, read_callers, token_hash

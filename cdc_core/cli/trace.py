@@ -54,8 +54,8 @@ def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: 
     """Follow the next changes of the changefeed NAME in FILE, which runs here or elsewhere, and print when each was
     committed, planned, read, encoded, emitted to the sink, acknowledged by it, saved, and resolved.
 
-    With --key it follows every change of one row, otherwise the next changes of the table, or of all. While none
-    arrives, it says on stderr where the changefeed stands and what it waits for. It shows keys and no other values.
+    With --key it follows every change of one row, otherwise the next changes of the table, or of all tables. While none
+    arrives, stderr shows how far the changefeed is and what it waits for. It shows keys and no other values.
 
     FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change was delivered completely,
     otherwise 1.

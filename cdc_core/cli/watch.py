@@ -64,8 +64,8 @@ def watch(
 
     The sink of the changefeed is not used, no progress is saved, and nothing remains at the source. It begins with the
     rows that the tables hold, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows, and
-    leaves out options of FILE that a scan cannot have, such as resolved. Lines are CSV: a resolved mark has NULL in
-    place of table and key.
+    ignores options of FILE that a scan cannot have, such as resolved. Lines are CSV: a resolved mark has NULL in place
+    of table and key.
     """
     changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)
     given = assigned(assignments)
@@ -175,8 +175,7 @@ def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:
     """Show the messages that the changefeed NAME in FILE would send, as its sink would get them.
 
     Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends nothing, saves nothing,
-    and leaves nothing behind. A row that cannot be encoded is shown with the reason. The exit status is 1 when there
-    was one.
+    and leaves nothing behind. A row that cannot be encoded is shown with the reason, and the exit status is 1.
     """
     session = named.session
     session.start_logging(quiet=True)
