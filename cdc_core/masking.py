@@ -20,8 +20,7 @@ _SECRET_NAME = re.compile(
 )
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
 """Hosts with ports, as they may follow `://`."""
-NO_SECRETS = frozenset({"implicit", "specified"})
-"""Values of CockroachDB's parameter AUTH: they say where the secrets are, and are not secret."""
+_SOURCES_OF_SECRETS = frozenset({"implicit", "specified"})
 _SHORT = 4
 """A shorter secret is replaced only as a whole word, or the password 'a' would make texts unreadable."""
 
@@ -29,6 +28,11 @@ _SHORT = 4
 def is_secret_name(name: str) -> bool:
     """Return whether a parameter or option of this name probably holds a secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+def says_where_secrets_are(name: str, value: object) -> bool:
+    """Return whether a parameter or option is CockroachDB's AUTH with one of its values, which are not secret."""
+    return name.casefold() == "auth" and value in _SOURCES_OF_SECRETS
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
@@ -66,7 +70,7 @@ def uri_secrets(uri: str) -> frozenset[str]:
     query = after.partition("?")[2]
     for parameter in query.split("&"):
         name, _, raw = parameter.partition("=")
-        if is_secret_name(unquote(name)) and raw not in NO_SECRETS:
+        if is_secret_name(unquote(name)) and not says_where_secrets_are(unquote(name), raw):
             found.add(raw)
             found.update(value for _, value in parse_qsl(parameter))
     return frozenset(found - {""})
@@ -93,7 +97,7 @@ def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
             yield from secret_texts(value)
         elif not is_secret_name(name) or isinstance(value, bool):
             continue
-        elif isinstance(value, str) and value not in NO_SECRETS | {""}:
+        elif isinstance(value, str) and value and not says_where_secrets_are(name, value):
             yield value
         elif isinstance(value, int | float) and abs(value) >= _MIN_SECRET:
             yield str(value)
@@ -160,6 +164,7 @@ def _split_password(uri: str) -> tuple[str, str, str]:
 
 
 def _masked_parameter(parameter: str) -> str:
-    name, equals, value = parameter.partition("=")
-    secret = value not in NO_SECRETS | {""} and is_secret_name(unquote(name))
-    return name + equals + (MASK if secret else value)
+    written, equals, value = parameter.partition("=")
+    name = unquote(written)
+    secret = value and is_secret_name(name) and not says_where_secrets_are(name, value)
+    return written + equals + (MASK if secret else value)

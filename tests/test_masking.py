@@ -71,6 +71,8 @@ def test_where_a_secret_comes_from_is_none() -> None:
     assert uri_secrets(uri) == {"hunter2"}
     assert masked_uri(uri) == "s3://bucket/x?AUTH=specified&AWS_SECRET_ACCESS_KEY=***"
     assert list(secret_texts({"auth": "implicit", "token": "implicitly"})) == ["implicitly"]
+    assert list(secret_texts({"auth": "hunter22", "token": "implicit"})) == ["hunter22", "implicit"]
+    assert masked_uri("db://u@h/d?password=implicit&AUTH=implicit") == "db://u@h/d?password=***&AUTH=implicit"
 
 
 def test_a_number_may_be_a_secret_and_a_boolean_is_none() -> None:

@@ -22,7 +22,14 @@ from cdc_core.config.interpolation import (
 )
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
-from cdc_core.masking import MASK, NO_SECRETS, has_unencoded_password, is_secret_name, masked_uri, uri_secrets
+from cdc_core.masking import (
+    MASK,
+    has_unencoded_password,
+    is_secret_name,
+    masked_uri,
+    says_where_secrets_are,
+    uri_secrets,
+)
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
@@ -216,6 +223,8 @@ def _masked_parameter(parameter: str, declared: Mapping[str, str]) -> str:
 
 def masked_option(name: str, value: Any, kind: str = "", *, sink: Component[Any] | None = None) -> Any:
     """Return the value of an option with every literal secret in it masked, in nested tables too."""
+    if says_where_secrets_are(name, value):
+        return value
     if not kind and _is_secret(name, value):
         kind = "secret uri" if _is_uri(name, value) else "probably secret"
     kept = "" if kind == "probably secret" else kind
@@ -250,8 +259,8 @@ def _is_uri(name: str, value: Any) -> bool:
 
 
 def _is_reference(text: str) -> bool:
-    """Return whether a text under the name of a secret is references, maybe labelled, or says where the secret is."""
-    return text in NO_SECRETS or all(by_reference(_LABEL.sub("", part, count=1)) for part in text.split("&"))
+    """Return whether a text under the name of a secret is references, maybe labelled."""
+    return all(by_reference(_LABEL.sub("", part, count=1)) for part in text.split("&"))
 
 
 def _has_lone_user(uri: Any) -> bool:
