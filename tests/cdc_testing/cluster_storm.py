@@ -126,7 +126,7 @@ class ClusterStorm(Storm):
         moving = {
             job.name: job.epoch for job in overview.jobs if job.node in hurt and has_another(job, hurt, overview.nodes)
         }
-        at = ", ".join(f"{job.name} at {job.node}" for job in overview.jobs)
+        at = ", ".join(f"{job.name} at {job.node}" for job in overview.jobs if job.name in self._names)
         print(f"{time.strftime('%H:%M:%S')} {event}: {hurt}; {at}; {leader and leader.name} leads", flush=True)
         blow = Blow(event=event, nodes=[], began=time.monotonic(), lasts_s=self._lease_s + 1, moving=moving)
         self._tell_after = _TELL_S
@@ -227,7 +227,7 @@ class ClusterStorm(Storm):
             (node.name, job.node)
             for job in overview.jobs
             for node in overview.nodes
-            if node.locality.matches(job.locality)
+            if job.name in self._names and node.locality.matches(job.locality)
         )
         found: Counter[tuple[str, str | None]] = Counter(
             (name, driver) for name in self._hosts for _, driver in self._executors_at(name)

@@ -25,6 +25,7 @@ from cdc_testing.tcp_proxy import TcpProxy
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import RetryableError
 from cdc_core.store.job_values import JobRecord, NodeRecord
+from cdc_core.store.values import ChangefeedRecord
 from cdc_core.timestamp import Timestamp
 
 EVENTS = ("kill", "freeze", "short freeze", "drain", "cut", "short cut", "refuse", "restart the store")
@@ -216,7 +217,7 @@ class Storm:
         store, figures = self._nodes.store, self.figures
         try:
             overview = store.claims.overview()
-            marks = {feed.name: feed.high_water for feed in store.changefeeds.all()}
+            marks = {feed.name: self._how_far(feed) for feed in store.changefeeds.all()}
         except RetryableError:
             return False
         since = time.monotonic() - blow.began
@@ -239,6 +240,9 @@ class Storm:
             and len(blow.delivered) == len(self._names)
             and all(process is not None and process.pid in there for process in self._processes())
         )
+
+    def _how_far(self, feed: ChangefeedRecord) -> Timestamp:
+        return feed.high_water
 
     def _end_when_due(self, blow: Blow, since: float) -> None:
         if blow.mend is None:
