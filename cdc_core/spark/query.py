@@ -24,6 +24,8 @@ from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.session import is_local
 
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
+_WORKER_FAILURE = re.compile(r"Traceback \(most recent call last\):\n(?: *File .*\n| {4}.*\n)* *(\S.*)")
+"""The last line of a Python traceback, which Spark may have indented."""
 
 
 def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuery:
@@ -107,6 +109,8 @@ class RunningQuery:
                 " happens again, look into the executors' logs: one may have ended for want of memory or disk, or"
                 " others cannot reach its spark.blockManager.port"
             )
+        if (raised := _WORKER_FAILURE.search(text)) is not None:
+            return QueryHostError(f"a Python worker of Spark failed: {raised.group(1)}\n{text}")
         return QueryHostError(f"{type(error).__name__}: {text}")
 
     def stop(self) -> None:
