@@ -32,7 +32,7 @@ class CloudEvents:
     the event as JSON, and its content type `EVENT_TYPE`. In "binary" the value is the data, and the attributes, in
     `MessageBatch.attributes`, become headers.
 
-    Raises: ValueError, a sentence, for a source that is no URI, or a prefix that no header can hold as it is.
+    Raises: ValueError, a sentence, for a source that is not a URI, or a prefix that no header can hold as it is.
     """
 
     source: str

@@ -90,7 +90,7 @@ _MIN_SECRET = 1000
 def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts and numbers, as texts, under secret-looking names, in nested tables too.
 
-    A small number is left out: it is no secret, and masking it everywhere would spoil other texts.
+    A small number is left out: it is not a secret, and masking it everywhere would spoil other texts.
     """
     for name, value in values.items():
         if isinstance(value, Mapping):

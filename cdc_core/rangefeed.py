@@ -67,7 +67,7 @@ class Rangefeed(ABC):
         At first the context may have a `cursor`. All changes after it are read; the engine leaves out those that are
         not later than a timestamp, so the token may be an earlier one. A scan, if wanted, is as of the cursor where the
         source can read the past. Raises: ConfigError, with the oldest possible cursor, if the source may lack changes
-        after it; `check` refuses a text that is no cursor.
+        after it; `check` refuses a text that is not a cursor.
         """
 
     def move(self, saved: Token, to: str | Token) -> Move:  # noqa: ARG002

@@ -28,7 +28,7 @@ class Difference:
 
 DIFFERENCES = (
     Difference(
-        shown="any whose body is no JSON, or not of the form that is asked for",
+        shown="any whose body is not JSON, or not of the form that is asked for",
         requests=(
             "* with broken JSON",
             "* with an empty body",
@@ -89,7 +89,7 @@ DIFFERENCES = (
         why="a configuration that is shown in a message may hold secrets",
     ),
     Difference(
-        shown="`GET …/tasks/x/status`, where `x` is no number",
+        shown="`GET …/tasks/x/status`, where `x` is not a number",
         requests=("*/tasks/x/status`",),
         place="body.message",
         theirs="HTTP 404 Not Found …",

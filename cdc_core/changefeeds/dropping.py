@@ -115,8 +115,8 @@ def orphans_at(
 ) -> Iterator[Orphans]:
     """Yield the orphans at the source *uri*; those named by *only* are chosen, or else all that are surely ours.
 
-    *known* returns the names of all changefeeds that are no orphans by identity. Raises: ConfigError, also when one of
-    *only* is no orphan; what the source raises.
+    *known* returns the names of all changefeeds that are not orphans by identity. Raises: ConfigError, also when one of
+    *only* is not an orphan; what the source raises.
     """
     source = Component(registration=plugins.rangefeed_for(uri))
     context = RangefeedContext(changefeed="", feed_id="", uri=uri, tables=(), options=source.parsed())

@@ -40,7 +40,7 @@ class Rescanning(Finder):
     def begin_anew(self, feed: ResolvedChangefeed, *, state_dir: Path | None = None) -> None:
         """Have the next run give up the history that the source retains, and begin with all rows of all tables.
 
-        It must not run; of one that is no job, no run begins from *state_dir* meanwhile. Raises: ConfigError; what the
+        It must not run; if it is not a job, no run begins from *state_dir* meanwhile. Raises: ConfigError; what the
         source raises.
         """
         self.find_job(feed.name, verb="move")

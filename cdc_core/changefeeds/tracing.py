@@ -43,12 +43,12 @@ def written_key(values: Any) -> str:
         raise ValueError("no values of a key")
     written = (str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False) for value in values)
     text = f"[{', '.join(written)}]"
-    text.encode()  # half a surrogate pair is no character
+    text.encode()  # half a surrogate pair is not a character
     return text
 
 
 def key_number(text: str) -> Decimal:
-    """Return a number of JSON with all of its digits. Raises: ValueError for one that is no finite double."""
+    """Return a number of JSON with all of its digits. Raises: ValueError for one that is not a finite double."""
     if not math.isfinite(float(text)):
         raise ValueError(f"{text} is too large, or not a number")
     try:

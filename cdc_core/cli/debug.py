@@ -108,7 +108,7 @@ def _add_of_feed(
 
 
 def _text_of(path: Path) -> str:
-    """Return the text of the file, with whole paths in its references; empty if it is no file."""
+    """Return the text of the file, with whole paths in its references; empty if it is not a file."""
     text = path.read_text(errors="replace") if path.is_file() else ""
     return str(with_absolute_files(text, path.absolute().parent))
 

@@ -139,14 +139,14 @@ def _without_secrets(values: Any) -> dict[str, Any]:
 
 
 def require_file(path: Path) -> Path:
-    """Return *path*. Raises: ConfigError when it is no file that can be read."""
+    """Return *path*. Raises: ConfigError when it is not a file that can be read."""
     if not path.is_file() or not os.access(path, os.R_OK):
         raise ConfigError(f"--log: there is no file '{path}' that can be read")
     return path
 
 
 _MIN_LENGTH = 4
-"""A shorter value of a variable is no secret that could be told from other text."""
+"""A shorter value of a variable is not a secret that could be told from other text."""
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")
 _LOGIN = re.compile(r"(://[^\s/?#:@\"']*:)(?:([^\s\"']+)(?=@)|[^\s\"']++)")
 """A password ends at the last `@`. Without one, all up to the next space is taken, so as not to be searched again."""

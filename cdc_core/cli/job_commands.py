@@ -67,7 +67,7 @@ def user_name() -> str:
 
 
 def require_owner(owner: str) -> str:
-    """Return *owner*. Raises: ConfigError when it is no name."""
+    """Return *owner*. Raises: ConfigError when it is not a name."""
     if not owner.strip() or len(owner) > _MAX_OWNER_LENGTH:
         raise ConfigError(f"'{owner}' is not a valid owner; use 1 to {_MAX_OWNER_LENGTH} characters")
     return owner

@@ -49,7 +49,7 @@ store_option = click.option(
 """The option of a command with FILE, for `Named.of`."""
 
 Environment = Literal["ignored", "of names", "of definitions"]
-"""Whether a FILE that is no path is a name in the store of the variable CDC_STORE; where definitions are read, it is
+"""Whether a FILE that is not a path is a name in the store of the variable CDC_STORE; where definitions are read, it is
 not if it is that of a pipeline."""
 
 

@@ -37,7 +37,7 @@ def show(named: Named, as_json: bool) -> int:
     Without FILE the store is the one of the current directory. Works while changefeeds run, on this host or another,
     and changes nothing.
 
-    With --store, or with the environment variable CDC_STORE where FILE is no file, FILE is the name of a changefeed or
+    With --store, or with the environment variable CDC_STORE if FILE is not a file, FILE is the name of a changefeed or
     job in that store; without it, all of them are shown.
     """
     session = named.session
@@ -203,8 +203,9 @@ def events(
     """Show the event log of a progress store, the first event first: the changefeed NAME in FILE, or without NAME all
     changefeeds and nodes.
 
-    FILE, NAME, --state and --store are as in `cdc show`. With --store, or with the environment variable CDC_STORE where
-    FILE is no file, FILE is the name of a changefeed or job. The events of one that was removed are kept for 30 days.
+    FILE, NAME, --state and --store are as in `cdc show`. With --store, or with the environment variable CDC_STORE if
+    FILE is not a file, FILE is the name of a changefeed or job. The events of one that was removed are kept for 30
+    days.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise ConfigError(f"--kind: there are no events of kind '{unknown[0]}'; the kinds are {', '.join(KINDS)}")

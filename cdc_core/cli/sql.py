@@ -157,7 +157,7 @@ class SqlTarget:
 
 
 def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Result:
-    """Do what *statement*, which is no CREATE without a sink, says and return its result.
+    """Do what *statement*, which is not a CREATE without a sink, says and return its result.
 
     Raises: CdcError, as the command does.
     """

@@ -245,5 +245,5 @@ def _value(value: Any) -> str:
 
 def _escaped(text: str) -> str:
     """Return *text* as it is between quotes. JSON escapes as TOML does, but for one character."""
-    readable = text.encode(errors="replace").decode()  # half of a surrogate pair is no text
+    readable = text.encode(errors="replace").decode()  # half of a surrogate pair is not text
     return json.dumps(readable, ensure_ascii=False)[1:-1].replace("\x7f", "\\u007f")

@@ -48,7 +48,7 @@ def key_column(values: Sequence[Any], type_: pa.DataType) -> pa.Array | None:
         if pa.types.is_temporal(type_):
             return pa.array(values, pa.string()).cast(type_)
         if pa.types.is_string(type_) and any("\\" in value for value in values):
-            return None  # it may stand for a byte that is no UTF-8
+            return None  # it may stand for a byte that is not UTF-8
         return pa.array(values, type_)
     except (pa.ArrowException, ValueError, TypeError, AttributeError, OverflowError):
         return None

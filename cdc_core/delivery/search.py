@@ -34,7 +34,7 @@ class BadRowSearch(Generic[R]):
         """Return the rows of *refused*, of which there are at least two, in order and in parts.
 
         *hint* is the index of a row that is probably bad; it becomes a part of its own. None, or an index outside of
-        the rows, is no hint.
+        the rows, is not a hint.
         """
         count = sum(map(len, refused))
         if hint is None or not 0 <= hint < count or not self._trusted:

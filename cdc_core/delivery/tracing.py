@@ -189,7 +189,7 @@ class FollowedChanges:
         with suppress_and_log(self._drop):
             for change, row in self._changes:
                 moments = {stage: row.moments[stage] for stage in _STAGES_IN_SINK if stage in row.moments}
-                place = json.loads(json.dumps(dict(row.place)))  # a sink may have said what is no JSON
+                place = json.loads(json.dumps(dict(row.place)))  # a sink may have said what is not JSON
                 changes.append(replace(change.reached(moments), place=place))
         return changes
 

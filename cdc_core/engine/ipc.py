@@ -68,6 +68,6 @@ def outcome_values(outcome: Outcome, secrets: frozenset[str]) -> dict[str, Any]:
 
 
 def outcome_of(values: Mapping[str, Any]) -> Outcome:
-    """Return what `outcome_values` was given. An error that is no CdcError becomes a RuntimeError with its text."""
+    """Return what `outcome_values` was given. An error that is not a CdcError becomes a RuntimeError with its text."""
     text = values["error"]
     return Outcome(values["outcome"], None if text is None else from_wire(text) or RuntimeError(text))

@@ -16,7 +16,7 @@ from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 class QueryHostError(RetryableError):
     """Spark failed, and none of our processes said why. The first line of the text is for the status.
 
-    By default it is no outage.
+    By default it is not an outage.
     """
 
     def __init__(self, message: str, *, outage: bool = False) -> None:

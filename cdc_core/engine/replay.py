@@ -32,7 +32,7 @@ def replay(
     """Send the dead letters of *feed* to its sink again; return the outcome, and how many rows were not found.
 
     *find* returns the rows of dead letters; it is called when there are rows to send. Rows with the numbers *give_up*
-    are not sent, and are no dead letters anymore when this returns; when it raises, they still are. Nothing else
+    are not sent, and are no longer dead letters when this returns; when it raises, they still are. Nothing else
     delivers meanwhile: neither another run, nor tasks that a killed run left behind. What was sent is durable at the
     sink before the progress store says so; after a crash in between it is sent once more. *job_epoch* is the newest
     epoch of a job that is paused, None when the changefeed is not a job.

@@ -57,7 +57,7 @@ class BoundQuery:
     """A query over version `schema` of its table, the *number*-th of the versions that its attempt knows.
 
     `typed` and `previous` are the columns that expressions use, of the row after and before the change. `calls` are
-    those of Python functions, each after those in its arguments. `topic` gives the row's topic, and is no output.
+    those of Python functions, each after those in its arguments. `topic` gives the row's topic, and is not an output.
     """
 
     number: int

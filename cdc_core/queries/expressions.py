@@ -303,7 +303,7 @@ def is_quoted(token: Token) -> bool:
 
 
 def is_name(token: Token) -> bool:
-    """Return whether *token* can be a name: words of SQL that are no names are followed by something else."""
+    """Return whether *token* can be a name: words of SQL that are not names are followed by something else."""
     if token.token_type is TokenType.IDENTIFIER:
         return True
     word = token.text

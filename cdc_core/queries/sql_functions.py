@@ -98,7 +98,7 @@ def _function(header: _Header, arities: Mapping[str, int]) -> SqlFunction:
 
 
 def _with_parameters(fragment: Fragment, header: _Header, expressions: Expressions) -> Fragment:
-    """Return *fragment* with parameters in place of columns. Raises: OptionError for what is no parameter."""
+    """Return *fragment* with parameters in place of columns. Raises: OptionError for what is not a parameter."""
     return replace(
         fragment, references=tuple(_parameters(reference, header, expressions) for reference in fragment.references)
     )

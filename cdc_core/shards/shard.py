@@ -101,7 +101,7 @@ _PROBE_S = 2.0
 def on_each(shards: Sequence[Shard], call: Callable[[Shard], T]) -> list[T | CdcError]:
     """Return what *call* returns for each of *shards*, or the error that it raised, which names the source.
 
-    One call for a shard at a time, several shards at the same time. Raises: every error that is no CdcError.
+    One call for a shard at a time, several shards at the same time. Raises: every error that is not a CdcError.
     """
 
     def tried(shard: Shard) -> T | CdcError:
@@ -159,7 +159,7 @@ class Outages:
     def answers(self, call: Callable[[Shard], T]) -> dict[int, T]:
         """Return what *call* returns for each source that can be reached, by its index.
 
-        Raises: RestartError when one is back; the error of a source when it is no outage, or there is no other.
+        Raises: RestartError when one is back; the error of a source when it is not an outage, or there is no other.
         """
         for index, probe in self._probes.items():
             if probe.succeeded:

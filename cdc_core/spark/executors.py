@@ -229,7 +229,7 @@ def _gave_none(session: SparkSession) -> str:
 
 
 def _refuse(answers: list[Answer]) -> None:
-    """Raise a ConfigError with the problems of *answers*, if there are any; one that is no ConfigError goes first."""
+    """Raise a ConfigError with the problems of *answers*, if any; one that is not a ConfigError goes first."""
     problems, repairable = set(), True
     for each in answers:
         error = from_wire(each.problem)

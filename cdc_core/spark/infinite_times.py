@@ -61,7 +61,7 @@ _UNCHANGED = frozenset(
 )
 """Expressions that compare, choose or collect values, and give no other ones."""
 _DEFINITIONS = ("CommonExpressionDef", "LambdaFunction")
-"""Operands that are no values: nothing else may take their place."""
+"""Operands that are not values: nothing else may take their place."""
 
 
 def with_infinities(rows: DataFrame, value: Column) -> Column:

@@ -21,7 +21,7 @@ _HARMLESS = (
     | {name for name in option_names(ChangefeedOptions) if not is_secret_name(name) and name != "dead_letter"}
     | {"name", "reason", *_OF_SCHEDULES}
 )
-"""Options whose values are no secrets. Of any other it is not known before the plugins are."""
+"""Options whose values are not secrets. Of any other it is not known before the plugins are."""
 _LISTS = ("SET", "UNSET", "WITH")
 """Words before a list of options. Those that end one are `_ENDS`."""
 _ENDS = ("ADD", "AS", "DROP", "INTO", "RECURRING")
@@ -58,7 +58,7 @@ def all_hidden(text: str) -> str:
 
 
 def holds_secret(text: str) -> bool:
-    """Return whether *text* may hold a secret that is no reference."""
+    """Return whether *text* may hold a secret that is not a reference."""
     text = _REFERENCE.sub("", text)
     try:
         return without_secrets(text, tokens_of(text), harmless_uris=True) != text

@@ -33,7 +33,7 @@ _FILES = "files"
 class Previewed:
     """A message, a row of a file, or a row that has none.
 
-    `value` is text: what the sink would get, or what the encoder's decoder makes of it if that is no text, which
+    `value` is text: what the sink would get, or what the encoder's decoder makes of it if that is not text, which
     `decoded` says. None is a tombstone. The topic of a row that has none is empty where a query gives topics.
     """
 

@@ -132,7 +132,7 @@ class GuardedConnection(asyncio.Protocol):
             return
         try:
             self._http.data_received(data)
-        except h11.LocalProtocolError:  # what is no HTTP has come after the answer began: no other can follow
+        except h11.LocalProtocolError:  # what is not HTTP has come after the answer began: no other can follow
             self._transport.close()
         if not self._answering and self._head is None:
             self._await_head()

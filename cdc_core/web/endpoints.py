@@ -60,7 +60,7 @@ def ready_endpoint(problem: Callable[[], str | None]) -> Endpoint:
     """
 
     def ready(_request: Request) -> Response:
-        """Whether the store can be read and, of a node, whether it has joined and does not drain."""
+        """Whether the store can be read and, for a node, whether it has joined and is not draining."""
         found = problem()
         if found is not None:
             raise Refusal(503, found)

@@ -82,7 +82,7 @@ class _QuietHandler(WSGIRequestHandler):
     """Seconds after which a connection that sends nothing is closed."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing: a scrape is no event."""
+        """Log nothing: a scrape is not an event."""
 
 
 def _refuse(start: _Start, status: str, reason: str) -> Iterable[bytes]:

@@ -19,7 +19,7 @@ _HEADER = re.compile(r"[\w.%-]+")
 _SECRET_HEADER = re.compile("cookie|dsn|key|x-honeycomb-team", re.IGNORECASE)
 """Names of headers that hold secrets, beside those that look so everywhere."""
 _MIN_SECRET_LENGTH = 4
-"""A shorter value of a header is no secret."""
+"""A shorter value of a header is not a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

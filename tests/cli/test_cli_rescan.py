@@ -97,7 +97,7 @@ def test_the_changefeed_may_be_named_in_the_store(shop: Path, store: ProgressSto
     ("arguments", "told"),
     [
         (["orders", "ordes"], "the changefeed has no table 'ordes'; did you mean 'orders'?"),
-        (["orders", "orders", "--where", "id <"], "is no predicate of the simulated database"),
+        (["orders", "orders", "--where", "id <"], "is not a predicate of the simulated database"),
         (["orders", "orders", "--where", "colour = 1"], "has no column 'colour'"),
         ([], "write `cdc rescan FILE [NAME] TABLE`, or `cdc rescan FILE [NAME] --all`"),
         (["orders", "orders", "users"], "write `cdc rescan FILE [NAME] TABLE`"),

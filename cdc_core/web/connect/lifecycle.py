@@ -27,7 +27,7 @@ def _order(request: str, doc: str, *, status: int = 204) -> Callable[[Handler], 
     "GET /connectors/{name}/status", Role.VIEW, Answer(ref("Status"), "Its state and that of its task."), errors=[404]
 )
 def status(request: Request) -> Response:
-    """What a connector does now."""
+    """The state of a connector and its task."""
     found = connector_of(request, missing="No status found for connector {}")
     return JSONResponse(found.status())
 
@@ -100,7 +100,7 @@ def tasks(request: Request) -> Response:
     "GET /connectors/{name}/tasks/{task}/status", Role.VIEW, Answer(ref("TaskState"), "Its state."), errors=[404]
 )
 def task_status(request: Request) -> Response:
-    """What a task does now."""
+    """The state of a task."""
     task = name_of(request, "task")
     connector = connector_of(request, missing=f"No status found for task {{}}-{task}")
     shown = connector.status()["tasks"]
@@ -136,7 +136,7 @@ def _restart(request: Request, connector: Connector) -> None:
     errors=[404],
 )
 def get_offsets(request: Request) -> Response:
-    """How far each source of a connector is read."""
+    """The position of each source of a connector."""
     return JSONResponse({"offsets": _offsets(deployment_of(request), connector_of(request))})
 
 

@@ -156,7 +156,7 @@ def form_of(
     complete: bool = True,
     main: Sequence[str] = _MAIN,
 ) -> Form:
-    """Return the form with *values* and what was *found*. Unless *complete*, what is missing is no error yet.
+    """Return the form with *values* and what was *found*. Unless *complete*, what is missing is not an error yet.
 
     *main* are the fields before the options.
     """

@@ -106,7 +106,7 @@ def preview(request: Request) -> Response:
 
 @ENDPOINTS.add("GET /v1/nodes", Role.VIEW, Answer(array(ref("Node"))))
 def nodes(request: Request) -> Response:
-    """All nodes, those that died within a day too."""
+    """All nodes, including those that died within the last day."""
     return JSONResponse([node.to_json() for node in deployment_of(request).changefeeds.nodes()])
 
 
@@ -211,7 +211,7 @@ _MEMBERS = ("table", "key", "rows", "timeout")
 
 @ENDPOINTS.add("GET /v1/jobs/{name}/traces", Role.VIEW, Answer(array(ref("Trace"))), errors=[404])
 def traces(request: Request) -> Response:
-    """The traces of a job that are active, or are over for at most an hour.
+    """The traces of a job that are active, or that ended within the last hour.
 
     The first one first, also those of `cdc trace` while that runs.
     """

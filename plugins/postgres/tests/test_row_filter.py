@@ -191,7 +191,7 @@ def test_what_a_filter_cannot_compare_is_left_to_the_query(database: str, sql: S
             "\"m\" = 'ok': column m has a type that is not built in",
             '"s" > 5: column s has a type that is not built in',
             "\"c\" = 'x': column c has a collation that is not built in",
-            "\"u\" = 'A': a text that it compares column u with is no uuid in lower case",
+            "\"u\" = 'A': a text that it compares column u with is not a uuid in lower case",
             '"id" IS NOT NULL: column id is in the key and never null',
             '"v" > 5: column v is not in the key, and the log need not have it for deletes',
         ],

@@ -104,7 +104,7 @@ def _reason(
     if collations.get(column, 0) >= _FIRST_USER_OID:
         return f"column {column} has a collation that is not built in"
     if reader.type_.kind is Kind.UUID and not all(_UUID.fullmatch(str(value)) for value in comparison.values):
-        return f"a text that it compares column {column} with is no uuid in lower case"
+        return f"a text that it compares column {column} with is not a uuid in lower case"
     return None
 
 

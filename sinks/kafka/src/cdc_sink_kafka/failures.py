@@ -47,7 +47,7 @@ _REMEDIES = {
 _ALERT = re.compile(r"SSL alert number (?!80\b)")
 """TLS 1.3 refuses a client certificate after the handshake. Number 80 is an internal error."""
 _PASSES = re.compile(r"timed out|could(n't| not) (connect|resolve)|failed to connect|connection|empty reply", re.I)
-"""What is no refusal: a broker that is slow, a provider of tokens that is out of reach or busy."""
+"""What is not a refusal: a broker that is slow, a provider of tokens that is out of reach or busy."""
 _NO_TOPIC = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _REFUSED_BATCH = re.compile(r"ProduceRequest for (\S+) \[(\d+)\] with (\d+) message\(s\) failed: (.*?)(?: \(broker|$)")
 

@@ -34,7 +34,7 @@ class Format:
     head: bytes = b""
     separator: bytes
     tail: bytes = b""
-    """The end of a body that is no lines; `%d` in it is the number of messages."""
+    """The end of a body that is not lines; `%d` in it is the number of messages."""
     lines: bool = False
     list_of_marks: bool = False
     """Whether a resolved mark has a body like a row, and not one of its own."""

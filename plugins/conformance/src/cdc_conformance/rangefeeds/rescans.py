@@ -115,7 +115,7 @@ class Moves(RangefeedSuite):
 
     @requires("moves", _STOPPED)
     def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
-        """A time that is later than the source's clock, and a text that is no position, raise ConfigError.
+        """A time that is later than the source's clock, and a text that is not a position, raise ConfigError.
 
         Changes up to a position in the future would be left out before they exist.
         """
