@@ -172,7 +172,7 @@ class DeliveredMessages(Delivered):
 
 
 def _fitting(schema: TableSchema, row: DecodedRow) -> DecodedRow:
-    """Return *row* with unknown values in place of those that are not of their column's present type."""
+    """Return *row* with unknown values in place of those that are not of their column's current type."""
     if row.after is None:
         return row
     wrong = {column.name for column in schema.columns if not _fits(row.after[column.name], column.type.arrow)}

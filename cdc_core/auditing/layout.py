@@ -1,4 +1,4 @@
-"""The columns in which both sides of an audit are compared: those of the table's present version."""
+"""The columns in which both sides of an audit are compared: those of the table's current version."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def unknown_of(index: int) -> str:
 class Layout:
     """How versions of the rows of one table are laid out as one Arrow table.
 
-    *schema* is the present version of the table, as it is delivered. `backfills`: whether all rows were delivered again
+    *schema* is the current version of the table, as it is delivered. `backfills`: whether all rows were delivered again
     when the table got columns with values, so that an older row without a column has NULL there, or when a column got
     another type. Text and bytes have 64-bit offsets: a column of a partition may exceed 2 GB.
     """

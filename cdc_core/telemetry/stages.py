@@ -67,7 +67,7 @@ class Stages:
 
     @property
     def settled_seconds(self) -> Mapping[str, float]:
-        """By stage, without the time at the present one."""
+        """By stage, without the time at the current one."""
         return self._seconds
 
     def enter(self, stage: str) -> str:

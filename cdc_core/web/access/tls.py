@@ -47,7 +47,7 @@ class TlsFiles:
             try:
                 self._context = self._loaded()
             except ConfigError as error:
-                log.error("%s; the former files stay in use", error)
+                log.error("%s; the previous files stay in use", error)
         return self._context
 
     def _loaded(self) -> ssl.SSLContext:

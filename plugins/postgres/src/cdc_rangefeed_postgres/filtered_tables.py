@@ -104,7 +104,7 @@ class RowFilters:
     ) -> tuple[PostgresToken, set[str]]:
         """Return *saved* with the filters that the tables have now, and the tables that have to be read again.
 
-        *catalog* is the present one. Before a filter is changed, *save* gets a token that allows both filters. If
+        *catalog* is the current one. Before a filter is changed, *save* gets a token that allows both filters. If
         filters do not mean what they did, nothing is changed: `FilterWatch` says so. *restart* is where the slot begins
         to decode: it has no change of before.
         """

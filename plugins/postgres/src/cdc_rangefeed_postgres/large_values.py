@@ -22,7 +22,7 @@ WHERE c.oid = ANY(%s::oid[]) AND c.relreplident <> 'f' AND c.reltoastrelid <> 0
 """
 _OUTCOMES = {
     "unavailable": "name them in 'unavailable'",
-    "lookup": "have the present ones",
+    "lookup": "have the current ones",
 }
 
 

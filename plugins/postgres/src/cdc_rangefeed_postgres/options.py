@@ -84,7 +84,7 @@ class PostgresOptions:
         "unavailable",
         doc="What to do about a large value that an update leaves unchanged, and which the log therefore does not "
         "have unless the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names "
-        "it in `unavailable`. 'lookup' reads the present value of the row, which may be newer than the version. Values "
+        "it in `unavailable`. 'lookup' reads the current value of the row, which may be newer than the version. Values "
         "are always looked up in tables that are being scanned, or of which a move has left out changes, and for rows "
         "that take the key of another row.",
     )

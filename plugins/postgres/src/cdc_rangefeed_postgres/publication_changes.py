@@ -1,6 +1,6 @@
 """Whether the publication was altered since it was last compared, also when it was restored meanwhile.
 
-PostgreSQL decodes each change with the publication of its time, and the catalog has only the present one. So a token
+PostgreSQL decodes each change with the publication of its time, and the catalog has only the current one. So a token
 has what publishes each table, with the transactions that wrote it:
 
     the publication's row    every ALTER PUBLICATION … SET, RENAME and OWNER replaces it

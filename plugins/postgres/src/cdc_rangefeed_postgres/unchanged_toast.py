@@ -1,6 +1,6 @@
 """Unchanged TOAST values. An update that does not change such a value leaves it out of the log.
 
-Rows get the present values of these columns, looked up by key in pieces of bounded size.
+Rows get the current values of these columns, looked up by key in pieces of bounded size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Lookup", "TableLookup", "completed", "fill_from_earlier", "require_k
 
 
 class Lookup(Protocol):
-    """Reads the present values of *columns* in the rows with these distinct *keys*, of `version.schema.key_type`."""
+    """Reads the current values of *columns* in the rows with these distinct *keys*, of `version.schema.key_type`."""
 
     def sizes(self, version: TableVersion, keys: pa.StructArray, columns: Sequence[str]) -> Ints:
         """Return about how many bytes the values of each row take; 0 for a row that does not exist."""

@@ -194,7 +194,7 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
 
 
 def first_version(connection: Connection, catalog: Catalog, table: Table) -> TableVersion:
-    """Return the present version of *table*, which has a key, as the first one."""
+    """Return the current version of *table*, which has a key, as the first one."""
     columns = _published(table)
     types = _types(connection, [*columns, *_nulls(catalog)])
     return _make_version(table, columns, key=table.key, version=1, types=types)

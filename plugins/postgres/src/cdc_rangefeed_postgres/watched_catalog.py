@@ -53,7 +53,7 @@ def load_watched(
     diff: bool,
     known: Catalog | None = None,
 ) -> Catalog:
-    """Return the present catalog of the tables in *token*: *known* itself when that is still right.
+    """Return the current catalog of the tables in *token*: *known* itself when that is still right.
 
     Raises: TerminalRangefeedError when one of them can no longer be followed; HistoryLostError.
     """

@@ -80,7 +80,7 @@ def newest(changes: Iterable[Change], *, until: Timestamp | None = None) -> dict
 
 
 def assert_all_there(changes: Iterable[Change], rows: Mapping[RowKey, Row]) -> None:
-    """Assert that the newest change of each of *rows* is its present version."""
+    """Assert that the newest change of each of *rows* is its current version."""
     __tracebackhide__ = True
     found = newest(changes)
     for key, row in rows.items():

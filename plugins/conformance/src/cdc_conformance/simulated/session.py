@@ -83,7 +83,7 @@ class Session:
 
     @property
     def cluster(self) -> Cluster:
-        """The present state. Read it only."""
+        """The current state. Read it only."""
         with self._lock:
             self._catch_up()
             return self._cluster

@@ -198,7 +198,7 @@ class Source:
 
     @property
     def cluster(self) -> Cluster:
-        """The present state of the cluster. Raises: RetryableRangefeedError while the database is unreachable."""
+        """The current state of the cluster. Raises: RetryableRangefeedError while the database is unreachable."""
         self.require_reachable()
         return self.database.cluster
 

@@ -37,7 +37,7 @@ class Scans(BrokenReader):
 
     @breaks("test_rows_changed_during_the_scan_arrive_in_order", "scan_rows")
     def scans_the_last_chunk_without_snapshot(self, rows: list[Row]) -> list[Row]:
-        """Reads the last chunk of a table in its present state, under the timestamp of the snapshot."""
+        """Reads the last chunk of a table in its current state, under the timestamp of the snapshot."""
         cluster, span = self.source.cluster, self.slice_.payload.span
         if span.start == b"" or span.end is not None:
             return rows

@@ -14,7 +14,7 @@ Buffered = tuple[str, int, Line]
 
 
 class WatchedSink(ReferenceSink):
-    """Remembers what a mistake depends on: the slices, and the rows and flushes of the present one."""
+    """Remembers what a mistake depends on: the slices, and the rows and flushes of the current one."""
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
