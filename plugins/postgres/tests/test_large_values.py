@@ -46,7 +46,7 @@ def test_a_table_that_can_lack_values_is_named_with_the_statement(
         ' \'unavailable\'. To log them, run ALTER TABLE "public"."t" REPLICA IDENTITY FULL;'
     )
     (line,) = lines(database, caplog, "t", unchanged_toast="lookup")
-    assert "messages have the present ones. To log" in line
+    assert "messages have the current ones. To log" in line
     with started(database, "t", changefeed="orders", feed_id="00aa11bb22cc") as feed:
         assert lines(database, caplog, "t", saved=feed.saved) == []
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
