@@ -44,7 +44,7 @@ _SECTIONS = {
         "cancel": ("lifecycle:cancel", "Cancel a job for good."),
         "owner": ("lifecycle:owner", "Give a job another owner."),
         "schedule": ("schedule:schedule", "Run a changefeed as a scan at the times of a cron expression."),
-        "sql": ("sql:sql", "Create, change and list jobs by CockroachDB's statements."),
+        "sql": ("sql:sql", "Create, change and list jobs with CockroachDB's statements."),
     },
     "Nodes and servers": {
         "node": ("node:node", "Run jobs as a node, until it is drained."),

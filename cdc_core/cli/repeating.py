@@ -71,8 +71,8 @@ def _index(sources: Sequence[str], source: str) -> int:
 @click.option(
     "--new-slot",
     is_flag=True,
-    help="With --all: give up the history that the source retains, such as a replication slot that was lost, and begin"
-    " a new one. The changefeed must not be running.",
+    help="With --all: give up the history that the source retains, such as a lost replication slot, and start a new"
+    " one. The changefeed must not be running.",
 )
 def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: bool, new_slot: bool) -> int:
     """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.

@@ -119,11 +119,11 @@ def change_lines(change: TracedChange) -> Iterator[str]:
         notes = {"planned": f"step {change.step}", "acknowledged": _place(change)}
         yield f"  {stage:13} {change.after_s(stage):+.3f} s  {notes.get(stage, '')}".rstrip()
     if change.left_out:
-        yield "  left out      the query does not deliver it"
+        yield "  left out      the query leaves it out"
     elif change.dead_letter is not None:
         yield f"  refused       it is among the dead letters ({change.dead_letter})"
     if not change.complete:
-        yield "  not complete  it waits for the next stage"
+        yield "  not complete  waiting for the next stage"
 
 
 def _place(change: TracedChange) -> str:

@@ -47,7 +47,7 @@ class AccessSettings:
         256, doc="Maximum number of connections. Clients at one address get at most half of them."
     )
     request_timeout: Duration = option(
-        Duration(10.0), doc="How long a client may take to send the head of a request, and again to send its body."
+        Duration(10.0), doc="How long a client may take to send the head of a request, and then its body."
     )
 
     def __post_init__(self) -> None:

@@ -38,10 +38,10 @@ _lock = threading.Lock()
     "GET /",
     Role.VIEW,
     Answer(ref("Server"), "The versions."),
-    Answer(None, "A browser is sent to the page.", status=303),
+    Answer(None, "A browser is redirected to the page.", status=303),
 )
 def root(request: Request) -> Response:
-    """Versions of the server. A browser is sent to the page."""
+    """Versions of the server. A browser is redirected to the page."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("/ui", status_code=303)
     store = deployment_of(request).changefeeds.store.shown

@@ -381,7 +381,7 @@ def test_a_table_of_another_database(database: str) -> None:
     own = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     check(database, f'"{own}".public.t')
     assert refusal(database, "elsewhere.public.t").startswith(
-        f"table name 'elsewhere.public.t' is one of database elsewhere, and the source is database {own}. List"
+        f"table name 'elsewhere.public.t' is one of database elsewhere, but the source is database {own}. List"
     )
 
 

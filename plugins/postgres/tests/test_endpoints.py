@@ -184,13 +184,13 @@ def test_an_endpoint_of_another_system_or_database_is_refused(
     with (
         EmbeddedPostgres(settings={"fsync": "off"}) as other,  # a CopiedPostgres has the same identifier
         feed_of(primary.uri(), "t", options={"endpoints": (endpoint(other, "region=eu"),)}, locality=HERE) as feed,
-        pytest.raises(ConfigError, match=r"belongs to another database system than the source, 127\.0\.0\.1"),
+        pytest.raises(ConfigError, match=r"belongs to a different database system than the source, 127\.0\.0\.1"),
     ):
         feed.rangefeed.check()
     options = {"endpoints": ({"uri": documented(standby.uri("template1")), "locality": "region=eu"},)}
     with (
         feed_of(primary.uri(), "t", options=options, locality=HERE) as feed,
-        pytest.raises(ConfigError, match="is database template1, and the source is database postgres"),
+        pytest.raises(ConfigError, match="is database template1, but the source is database postgres"),
     ):
         feed.rangefeed.check()
 

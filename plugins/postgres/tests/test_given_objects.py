@@ -282,7 +282,7 @@ def test_a_slot_that_cannot_be_read_is_refused(database: str, sql: Sql, postgres
         with fresh_database(postgres_server) as other:
             with psycopg.connect(other, autocommit=True) as elsewhere:
                 make_slot(elsewhere)
-            assert f", and the source is database {name}. Name another slot in slot_name" in refusal(feed)
+            assert f", but the source is database {name}. Name another slot in slot_name" in refusal(feed)
 
 
 def test_a_slot_in_use_is_refused_and_its_user_is_left_alone(database: str, sql: Sql) -> None:

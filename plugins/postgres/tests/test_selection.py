@@ -89,7 +89,7 @@ def test_a_table_may_be_named_with_the_database_of_the_source() -> None:
     with pytest.raises(ConfigError) as refused:
         selection.require_database("db")
     assert str(refused.value) == (
-        "table name '\"Db\".public.t' is one of database Db, and the source is database db. List tables of the source,"
+        "table name '\"Db\".public.t' is one of database Db, but the source is database db. List tables of the source,"
         " or correct its URI"
     )
     with pytest.raises(ConfigError, match=r"table public\.t is listed twice"):

@@ -131,12 +131,12 @@ class EndpointChoice:
             system, database = _identity(connection)
             if system != identity[0]:
                 raise ConfigError(
-                    f"endpoint {place} belongs to another database system than the source, "
+                    f"endpoint {place} belongs to a different database system than the source, "
                     f"{self._server.place_of('')}. List only the primary and its standbys in option 'endpoints'"
                 )
             if database != identity[1]:
                 raise ConfigError(
-                    f"endpoint {place} is database {database}, and the source is database {identity[1]}. Name the same "
+                    f"endpoint {place} is database {database}, but the source is database {identity[1]}. Name the same "
                     "database in option 'endpoints'"
                 )
             try:

@@ -71,7 +71,7 @@ def _require_readable(connection: Connection, slot: Slot) -> SlotState:
         )
     if state.database != database:
         raise ConfigError(
-            f"{what} belongs to database {state.database}, and the source is database {database}. Name another slot "
+            f"{what} belongs to database {state.database}, but the source is database {database}. Name another slot "
             "in slot_name"
         )
     if state.invalid is not None:

@@ -90,7 +90,7 @@ class Selection:
         for text, database in self.databases:
             if database != connected:
                 raise ConfigError(
-                    f"table name {text!r} is one of database {database}, and the source is database {connected}. List"
+                    f"table name {text!r} is one of database {database}, but the source is database {connected}. List"
                     " tables of the source, or correct its URI"
                 )
 
