@@ -159,7 +159,7 @@ class ChangefeedOptions:
     max_attempts: int = option(
         20,
         doc="How often the same step may fail for the same reason. Then on_error applies, as for an error that no"
-        " retry can cure. Outages do not count: a source or sink that is out of reach or busy is waited for.",
+        " retry can cure. Outages do not count: the changefeed waits for a source or sink that is unreachable or busy.",
     )
     give_up_after: Duration = option(
         Duration(600.0), doc="Keep retrying for at least this long after the first of these failures."
