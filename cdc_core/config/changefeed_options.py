@@ -225,7 +225,9 @@ class ChangefeedOptions:
         if self.end is not None and self.after is not None and self.end <= self.after:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
-            raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
+            raise ValueError(
+                "on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) must be set together"
+            )
         if self.max_row_bytes > _MAX_ROW_BYTES:
             raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MAX_ROW_BYTES)}")
         CloudEvents(

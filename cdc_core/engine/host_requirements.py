@@ -74,8 +74,8 @@ class HostRequirements:
     def _problem(self) -> str | None:
         if self.python and self.python != _python():
             return (
-                f"{here()} has Python {_python()}, and the driver has {self.python}; let spark.pyspark.python name the"
-                " same version on every host"
+                f"{here()} has Python {_python()}, and the driver has {self.python}; set spark.pyspark.python to"
+                f" the same version on every host"
             )
         for distribution, wanted in self.versions.items():
             found = _version(distribution)

@@ -119,7 +119,7 @@ class Expressions:
         wanted = self._functions[name]
         if len(arguments) != wanted:
             raise self.refused(
-                self.tokens[place], f"{name} takes {counted(wanted, 'argument')}, and {len(arguments)} are given here"
+                self.tokens[place], f"{name} takes {counted(wanted, 'argument')}, but got {len(arguments)}"
             )
         return Reference(
             kind="call",

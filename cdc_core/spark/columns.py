@@ -147,7 +147,7 @@ def query_for(rows: RowBatch, queries: Sequence[BoundQuery]) -> BoundQuery:
     query = next((query for query in queries if query.schema.has_shape_of(rows.schema)), None)
     if query is None:
         raise UnplannedSchemaError(
-            f"table {rows.schema.name} has another version than the query is planned for; it is planned again",
+            f"table {rows.schema.name} has a different version than the query was planned for; planning it again",
             schema=rows.schema.to_json(),
         )
     return query

@@ -217,7 +217,7 @@ HIGH_WATER = _feed(
     "high_water_timestamp_seconds", "gauge", "seconds", "The high-water mark as a time since 1970; 0 before the first."
 )
 RESOLVED_AGE = _feed(
-    "resolved_age_seconds", "gauge", "seconds", "Age of the resolved mark that was emitted last, if any was."
+    "resolved_age_seconds", "gauge", "seconds", "Age of the resolved mark that was emitted last, if there is one."
 )
 PROTECTED_AGE = _feed(
     "protected_age_seconds",
@@ -273,7 +273,7 @@ NODE_EXPIRED = _process(
     "node_expired_jobs_total",
     "counter",
     "jobs",
-    "Jobs that the node has canceled because they held back history for longer than gc_protect_expires_after.",
+    "Jobs that the node has canceled because they retained history for longer than gc_protect_expires_after.",
 )
 JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node says the same.", "state")
 NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node says the same.")

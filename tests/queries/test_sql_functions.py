@@ -98,7 +98,7 @@ REFUSED = {
     "(x) -> DATE 'today'": (8, "'today' reads the clock"),
     "(x) -> f(x)": (8, "f calls f, without an end"),
     "(x) -> g(h(x))": (8, "f calls g, which calls f, without an end"),
-    "(x) -> h(x, x)": (8, "h takes 1 argument, and 2 are given here"),
+    "(x) -> h(x, x)": (8, "h takes 1 argument, but got 2"),
 }
 
 
@@ -115,7 +115,7 @@ def test_what_is_refused_is_named_with_its_place_in_the_function(text: str) -> N
 
 
 def test_a_call_with_another_number_of_arguments_is_refused_in_the_query() -> None:
-    with pytest.raises(OptionError, match=r"query, line 1, column 8: f takes 2 arguments, and 1 are given here"):
+    with pytest.raises(OptionError, match=r"query, line 1, column 8: f takes 2 arguments, but got 1"):
         bound("SELECT f(a) AS x FROM t", f="(x, y) -> x")
 
 

@@ -163,8 +163,8 @@ def test_a_slot_alone_needs_the_initial_scan(database: str, sql: Sql) -> None:
     make_slot(sql)
     with feed_of(database, "t", options={"slot_name": "shop_slot"}, initial_scan=False) as feed:
         assert refusal(feed) == (
-            "replication slot shop_slot has changes from before a publication that the changefeed would create, and "
-            "they could not be read. Name in publication_name a publication that is older than the slot"
+            "replication slot shop_slot has changes from before a publication that the changefeed would create,"
+            " which it could not read. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -271,8 +271,8 @@ def test_a_slot_that_cannot_be_read_is_refused(database: str, sql: Sql, postgres
         sql.execute("SELECT pg_create_physical_replication_slot('shop_slot')")
         try:
             assert refusal(feed) == (
-                "replication slot shop_slot is physical, and changefeeds need a logical one. Name another slot in "
-                "slot_name"
+                "replication slot shop_slot is physical, but changefeeds need a logical one. Set slot_name to"
+                " another slot"
             )
         finally:
             sql.execute("SELECT pg_drop_replication_slot('shop_slot')")
@@ -282,7 +282,7 @@ def test_a_slot_that_cannot_be_read_is_refused(database: str, sql: Sql, postgres
         with fresh_database(postgres_server) as other:
             with psycopg.connect(other, autocommit=True) as elsewhere:
                 make_slot(elsewhere)
-            assert f", but the source is database {name}. Name another slot in slot_name" in refusal(feed)
+            assert f", but the source is database {name}. Set slot_name to another slot" in refusal(feed)
 
 
 def test_a_slot_in_use_is_refused_and_its_user_is_left_alone(database: str, sql: Sql) -> None:
@@ -291,8 +291,8 @@ def test_a_slot_in_use_is_refused_and_its_user_is_left_alone(database: str, sql:
         other.execute("SELECT pg_create_logical_replication_slot('shop_slot', 'pgoutput', true)")
         pid = other.info.backend_pid
         assert refusal(feed) == (
-            f"replication slot shop_slot is in use by server process {pid} (application 'debezium'). Stop that "
-            "program, or name another slot in slot_name"
+            f"replication slot shop_slot is in use by server process {pid} (application 'debezium'). Stop that"
+            f" program, or set slot_name to another slot"
         )
         assert other.execute("SELECT 1").fetchone() == (1,)
 

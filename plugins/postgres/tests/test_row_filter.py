@@ -399,7 +399,7 @@ def test_a_publication_that_was_made_beforehand_is_refused(database: str, sql: S
     with unstarted(database, "id > 10", options=options) as feed, pytest.raises(ConfigError) as refused:
         feed.start()
     assert str(refused.value) == (
-        "option 'row_filter' sets filters in a publication of the changefeed's own, and publication p existed"
+        "option 'row_filter' sets filters in the changefeed's own publication, but publication p existed"
         " before the changefeed, which never alters it. Remove the option, or publication_name"
     )
 

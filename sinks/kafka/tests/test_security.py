@@ -136,7 +136,11 @@ def test_the_cloud_schemes_set_tls_and_sasl() -> None:
         ("confluent-cloud://a:1", {**CLOUD, "sasl_client_id": "i"}, "'sasl_client_id' is not for the SASL mechanism P"),
         ("kafka://a:1", {**BEARER, "sasl_client_secret": "rawsecret4u="}, "'sasl_client_secret' is not base64 of text"),
         ("kafka://a:1", {"sasl_enabled": True, "sasl_user": "u"}, "needs the option 'sasl_password' for the SASL"),
-        ("kafka://a:1", {"tls_enabled": True, "client_cert": BASE64}, "'client_cert' and 'client_key' need each other"),
+        (
+            "kafka://a:1",
+            {"tls_enabled": True, "client_cert": BASE64},
+            "'client_cert' and 'client_key' must be set together",
+        ),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "%%%"}, "the option 'ca_cert' is not base64"),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "aGk="}, "the option 'ca_cert' does not contain PEM text"),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "MIIB/w=="}, "the option 'ca_cert' does not contain PEM text"),

@@ -37,8 +37,8 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
     user = connection.execute(_USERS, [slot.name, feed_applications(slot.feed_id)]).fetchone()
     if user is not None:
         raise ConfigError(
-            f"{what} is in use by server process {user[0]} (application {user[1]!r}). Stop that program, or name "
-            "another slot in slot_name"
+            f"{what} is in use by server process {user[0]} (application {user[1]!r}). Stop that program, or set"
+            f" slot_name to another slot"
         )
     slot.require_failover(state)
     if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:
@@ -48,8 +48,8 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
         )
     if not slot.publication.given and not context.initial_scan:
         raise ConfigError(
-            f"{what} has changes from before a publication that the changefeed would create, and they could not be "
-            "read. Name in publication_name a publication that is older than the slot"
+            f"{what} has changes from before a publication that the changefeed would create, which it could not"
+            f" read. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -64,15 +64,15 @@ def _require_readable(connection: Connection, slot: Slot) -> SlotState:
     if state is None:
         raise ConfigError(f"{what} does not exist. Run {create} in database {database}")
     if not state.plugin:
-        raise ConfigError(f"{what} is physical, and changefeeds need a logical one. Name another slot in slot_name")
+        raise ConfigError(f"{what} is physical, but changefeeds need a logical one. Set slot_name to another slot")
     if state.plugin != PLUGIN:
         raise ConfigError(
-            f"{what} uses the plugin {state.plugin}, and changefeeds need {PLUGIN}. Name another slot in slot_name"
+            f"{what} uses the plugin {state.plugin}, but changefeeds need {PLUGIN}. Set slot_name to another slot"
         )
     if state.database != database:
         raise ConfigError(
-            f"{what} belongs to database {state.database}, but the source is database {database}. Name another slot "
-            "in slot_name"
+            f"{what} belongs to database {state.database}, but the source is database {database}. Set slot_name to"
+            f" another slot"
         )
     if state.invalid is not None:
         raise ConfigError(f"{what} was invalidated ({state.invalid}), so its log is lost. Run {again}")

@@ -47,13 +47,13 @@ def check_row_filter(
         )
     if not endpoint and is_standby(connection):
         raise ConfigError(
-            "option 'row_filter' sets filters in a publication of the changefeed's own, which only the primary can"
-            " have, and the source is a standby. Remove the option, or make the primary the source and the standby one"
+            "option 'row_filter' sets filters in the changefeed's own publication, which only the primary can have,"
+            " but the source is a standby. Remove the option, or make the primary the source and the standby one"
             " of its endpoints"
         )
     if publication.given:
         raise ConfigError(
-            f"option 'row_filter' sets filters in a publication of the changefeed's own, and publication "
+            f"option 'row_filter' sets filters in the changefeed's own publication, but publication "
             f"{publication.name} existed before the changefeed, which never alters it. Remove the option, or "
             "publication_name"
         )

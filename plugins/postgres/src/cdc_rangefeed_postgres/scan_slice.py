@@ -174,8 +174,8 @@ def _wrong(piece: Piece, error: BaseException) -> TerminalRangefeedError:
     of_values = state.startswith(_OF_VALUES)  # the server shows the value then, which a mask may have to hide
     why = f"which fails for values of rows (SQLSTATE {state})" if of_values else f"which fails: {text_of(error)}"
     return TerminalRangefeedError(
-        f"table {piece.table}: its rescan has the predicate {piece.where!r}, {why}. To "
-        "continue, ask for all of the table with `cdc rescan` without --where, which takes its place"
+        f"table {piece.table}: its rescan has the predicate {piece.where!r}, {why}. To continue, replace it by a"
+        f" rescan of the whole table: `cdc rescan` without --where"
     )
 
 

@@ -135,7 +135,7 @@ def _tls(options: KafkaOptions) -> dict[str, Any]:
     if options.ca_cert:
         found["ssl.ca.pem"] = _pem("ca_cert", options.ca_cert)
     if bool(options.client_cert) != bool(options.client_key):
-        raise ConfigError("sink 'kafka': the options 'client_cert' and 'client_key' need each other")
+        raise ConfigError("sink 'kafka': the options 'client_cert' and 'client_key' must be set together")
     if options.client_cert and options.client_key:
         found["ssl.certificate.pem"] = _pem("client_cert", options.client_cert)
         found["ssl.key.pem"] = _pem("client_key", options.client_key)

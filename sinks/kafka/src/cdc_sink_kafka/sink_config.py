@@ -26,9 +26,11 @@ class FlushConfig:
     )
     # rows come in bursts, and a small batch costs the broker more than its messages; a flush does not wait for this
     Frequency: Duration = option(Duration(0.05), doc="How long a batch waits for more messages: `linger.ms`.")
-    MaxMessages: int = option(0, doc="The most messages in a batch. With `Messages`, the smaller number applies.")
+    MaxMessages: int = option(
+        0, doc="Maximum number of messages in a batch. With `Messages`, the smaller number applies."
+    )
     MaxBytes: int = option(
-        256 * 1024 * 1024, doc="The most bytes in one message, before compression: `message.max.bytes`."
+        256 * 1024 * 1024, doc="Maximum size of one message in bytes, before compression: `message.max.bytes`."
     )
 
     def __post_init__(self) -> None:
