@@ -83,7 +83,7 @@ def test_other_versions_are_refused_with_the_remedy(feed: ResolvedChangefeed) ->
         wanted = dataclasses.replace(requirements, versions={"cdc-sink-nowhere": "1"})
         with pytest.raises(ConfigError, match=r"has no cdc-sink-nowhere, and the driver has 1; install"):
             wanted.require()
-        with pytest.raises(ConfigError, match=r"has Python 3\.\d+, and the driver has 3\.99; let spark.pyspark.python"):
+        with pytest.raises(ConfigError, match=r"has Python 3\.\d+, and the driver has 3\.99; set spark.pyspark.python"):
             dataclasses.replace(requirements, python="3.99").require()
 
 
