@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -26,6 +27,12 @@ DEBEZIUM = Page("migrating-from-debezium.md")
 CREATE, READY, ADVANCE, REMOVE = DEBEZIUM.blocks("sql")
 TABLES = "CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE TABLE customers (id int PRIMARY KEY, n int)"
 PEEKED = "'debezium', NULL, NULL, 'proto_version', '1', 'publication_names', 'dbz_publication'"
+
+
+@pytest.fixture
+def sql(database: str) -> Iterator[Sql]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
 
 
 def run_each(connection: Sql, statements: str) -> None:
