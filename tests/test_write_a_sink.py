@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +52,10 @@ def run(text: str, **names: Any) -> dict[str, Any]:
     return module
 
 
-@pytest.mark.slow
-def test_the_files_of_the_page_keep_every_promise(tmp_path: Path) -> None:
-    made = create(Names.of("sink", "demo"), tmp_path / "demo")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new repository with the files of the page, installed in its directory `site`."""
+    made = create(Names.of("sink", "demo"), tmp_path_factory.mktemp("reader") / "demo")
     (made / "src" / "cdc_sink_demo" / "database.py").unlink()
     for path, text in FILES.items():
         (made / path).write_text(text)
@@ -63,12 +63,41 @@ def test_the_files_of_the_page_keep_every_promise(tmp_path: Path) -> None:
     subprocess.run(
         [*command, "--no-build-isolation", "--target", made / "site", made], check=True, stdin=subprocess.DEVNULL
     )
+    return made
+
+
+@pytest.mark.slow
+def test_the_files_of_the_page_keep_every_promise(made: Path) -> None:
     names = ["destination", "files", "options", "plugin", "reader", "resolved_sink", "sink", "test_conformance"]
     assert sorted(Path(path).stem for path in FILES) == names
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(made)]
-    environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(made / "site")}
-    done = subprocess.run(command, cwd=made, env=environment, capture_output=True, text=True)
+    done = PAGE.run(made, "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_changefeed_of_the_page_delivers_its_rows(made: Path) -> None:
+    (commands,) = (text for text in PAGE.blocks("console") if "cdc run demo" in text)
+    command = [sys.executable, "-c", block(PAGE, "EmbeddedPostgres")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            printed = re.fullmatch(
+                r"(export DEMO_SOURCE=postgresql://\S+ DEMO_TABLES=public.orders)\n", server.stdout.readline()
+            )
+            assert printed is not None
+            typed = re.sub(r"\$ export DEMO_SOURCE.*", f"$ {printed[1]}", commands)
+            script = "set -e\n" + re.sub(r"^\$ ", "", typed, flags=re.M)
+            found = os.pathsep.join([str(made / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
+            done = PAGE.shell(made, script, PYTHONPATH=found)
+        finally:
+            server.communicate("\n", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in (made / "out" / "orders.lines").read_text().splitlines() if line]
+    assert [key for key, _, _ in lines][:2] == ["5b315d", "5b325d"]
+    assert lines[-1][0] == "-"
+    assert b"resolved" in bytes.fromhex(lines[-1][1])
+    assert done.stdout.endswith((made / "out" / "orders.lines").read_text())
 
 
 def test_the_entry_points_on_the_pages_are_those_of_a_new_repository(tmp_path: Path) -> None:
@@ -150,11 +179,3 @@ def test_the_overridden_promise_on_the_page_exists() -> None:
     suite = run(text, pytest=pytest, SinkRig=rig.SinkRig, TestDemo=SinkConformance)["TestShelf"]
     (name,) = (name for name in vars(suite) if name.startswith("test_"))
     assert hasattr(SinkConformance, name)
-
-
-@pytest.mark.slow
-def test_the_server_on_the_page_runs_until_enter() -> None:
-    command = [sys.executable, "-c", block(PAGE, "EmbeddedPostgres")]
-    done = subprocess.run(command, input="\n", capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^export DEMO_SOURCE=postgresql://\S+ DEMO_TABLES=public.orders$", done.stdout, re.M)
