@@ -134,7 +134,9 @@ def built_from(project: Path, out: Path) -> tuple[Path, Path]:
     if done.returncode:
         sys.exit(f"{project}: {done.stdout}{done.stderr}")
     (wheel,), (sdist,) = (out / project.name).glob("*.whl"), (out / project.name).glob("*.tar.gz")
-    return wheel.rename(out / wheel.name), sdist.rename(out / sdist.name)
+    built = wheel.rename(out / wheel.name), sdist.rename(out / sdist.name)
+    (out / project.name).rmdir()
+    return built
 
 
 def declared(project: Path) -> dict[str, Any]:
