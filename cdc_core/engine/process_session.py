@@ -1,4 +1,4 @@
-"""Processes that are killed as one: those of a session, or all that a process has started."""
+"""Processes that are killed as one: of a session, in a directory, or all that a process has started."""
 
 from __future__ import annotations
 
@@ -23,6 +23,21 @@ def kill_session(session: int, *, but: int | None = None) -> bool:
     nothing is found, and Spark ends by itself when its driver has.
     """
     return _kill_all(lambda: [pid for pid, _, its_session in _living() if its_session == session and pid != but])
+
+
+def kill_in(directory: Path) -> bool:
+    """Kill every process whose working directory is below *directory*; return whether all of them have ended.
+
+    As `kill_session`, for what a process that was killed has left.
+    """
+
+    def left() -> Iterator[int]:
+        for pid, _, _ in _living():
+            with suppress(OSError):  # it has ended since, or is another user's
+                if directory in Path(os.readlink(_PROC / f"{pid}/cwd")).parents:
+                    yield pid
+
+    return _kill_all(lambda: list(left()))
 
 
 def kill_descendants() -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyspark
 
-from cdc_core.engine.process_session import kill_session
+from cdc_core.engine.process_session import kill_in, kill_session
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark.class_archive import ClassArchive
@@ -300,7 +300,12 @@ class WorkerProcess(_Daemon):
         file.write_text(json.dumps(listed))
 
     def start(self, *masters: str) -> None:
-        """Start it; it registers with one of *masters*."""
+        """Start it; it registers with one of *masters*.
+
+        Executors of a worker that was killed end with it, unless they had just begun: those would never end, and fail
+        all tasks without their files.
+        """
+        kill_in(self._work.resolve())
         for written in (self._work, self._scratch):
             shutil.rmtree(written, ignore_errors=True)
         variables = {f"spark.executorEnv.{name}": value for name, value in self._variables.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -133,6 +134,19 @@ def test_executors_leave_no_temporary_files_after_a_restart_of_their_worker(
     assert not left.exists()
     python, java = (how["env"]["PATH"].split(os.pathsep)[0] for how in made)
     assert python == java, "executors find a Python there that the first of them forks"
+
+
+def test_a_worker_ends_executors_that_one_before_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = tmp_path / "work" / "app-1" / "0"
+    where.mkdir(parents=True)
+    sleep = ["sleep", "600"]
+    left = [subprocess.Popen(sleep, cwd=at, start_new_session=True) for at in (where, tmp_path)]
+    monkeypatch.setattr(subprocess, "Popen", lambda _command, **_: None)
+    worker(tmp_path, INSTALLED, "").start("spark://a:7077")
+    assert left[0].wait(10) == -signal.SIGKILL
+    assert left[1].poll() is None, "it is none of the worker's"
+    left[1].kill()
+    left[1].wait()
 
 
 def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
