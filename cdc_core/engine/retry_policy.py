@@ -48,6 +48,8 @@ class RetryPolicy:
         self._advanced = False
         self.note = ""
         """What the log adds to the last failure: how many times it has come; empty for an outage."""
+        self.failures = 0
+        """How many times the last failure has come; 0 for an outage."""
 
     def reset(self) -> None:
         """Forget all failures: rows were delivered, or a person has resumed the changefeed."""
@@ -73,13 +75,14 @@ class RetryPolicy:
         *reason* is *error* for people. With *host_ended* the error only follows from the end of Spark's JVM, about
         which this says what to do.
         """
-        self.note = ""
+        self.note, self.failures = "", 0
         if is_outage(error) and host_ended is None:
             return None
         options, now = self._feed.options, self._clock()
         key = f"{type(error).__name__} {_VARIES.sub('#', reason)}" if host_ended is None else ""
         found = self._reasons.setdefault(key, _Reason(now))
         found.count += 1
+        self.failures = found.count
         self.note = f" (failure {found.count} of this step for this reason; max_attempts is {options.max_attempts})"
         if found.count < options.max_attempts or now - found.first < options.give_up_after:
             return None

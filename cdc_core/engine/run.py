@@ -29,6 +29,8 @@ from cdc_core.telemetry.status import Status
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.25
+_FAILURES_OF_A_SESSION = 3
+"""After so many failures of Spark at one step, the next attempt begins another session: an executor may be broken."""
 
 
 class Run:
@@ -215,6 +217,9 @@ class Run:
         log.warning(
             "changefeed '%s': %s%s; next attempt in %.1f s", self._run.feed.name, text, self._retry_policy.note, wait_s
         )
+        failures = self._retry_policy.failures
+        if isinstance(reason, QueryHostError) and failures and not failures % _FAILURES_OF_A_SESSION:
+            self._session.release()
         owner = owner_of(reason, self._run.feed)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0 and not self._pausing.is_asked():

@@ -75,6 +75,20 @@ def failures(make_engine: Callable[[], ThreadEngine]) -> ThreadEngine:
     return engine
 
 
+def test_another_session_begins_when_the_host_fails_again_and_again(make_engine: Callable[[], ThreadEngine]) -> None:
+    engine, sessions = make_engine(), list[object]()
+
+    def fail_in_the_first() -> None:
+        if engine.host._session not in sessions:
+            sessions.append(engine.host._session)
+        if engine.saved and len(sessions) == 1:
+            raise RuntimeError("an executor lacks its files")
+
+    assert engine.run(before_step=fail_in_the_first, **STEPS) == 0
+    assert len(sessions) == 2
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
 def test_failures_lose_nothing(failures: ThreadEngine) -> None:
     assert failures.journal.faults(total=FAILURES) == []
 
