@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cdc_testing.imports import ROOT
+from cdc_testing.pages import Page
 from cdc_testing.promtool import check_expressions, promtool
 from cdc_testing.stored import DEFINITION, progress
 
@@ -65,6 +67,17 @@ def test_every_alert_is_explained_on_the_page_and_says_what_to_do() -> None:
         assert f"`{rule['alert']}`" in page
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["summary"].endswith(".")
+
+
+def test_prometheus_accepts_what_the_page_shows(tmp_path: Path) -> None:
+    config, own = Page("alerts.md").blocks("yaml")
+    (tmp_path / "prometheus.yaml").write_text(config)
+    (tmp_path / "own.yaml").write_text(own)
+    shutil.copy(ALERTS, tmp_path)
+    for kind, name in (("config", "prometheus.yaml"), ("rules", "own.yaml")):
+        done = promtool("check", kind, tmp_path / name)
+        assert done.returncode == 0, done.stderr + done.stdout
+    assert unknown(own) == set()
 
 
 OF = '{changefeed="orders",label=""'
