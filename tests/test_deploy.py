@@ -127,7 +127,7 @@ def test_containers_of_one_machine_are_a_cluster(monkeypatch: pytest.MonkeyPatch
     assert found.secret() == environment["CDC_CLUSTER_SECRET"]
     url = sa.make_url(found.store)
     assert (url.host, url.username, url.password, url.database) == (
-        service["depends_on"][0],
+        next(iter(service["depends_on"])),
         store["POSTGRES_USER"],
         environment["POSTGRES_PASSWORD"],
         store["POSTGRES_USER"],

@@ -35,7 +35,7 @@ Manifest = dict[str, Any]
 CHART = DEPLOY / "helm" / "cdc"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 PAGE = Page("kubernetes.md")
-EVERYTHING = {
+EVERYTHING: Manifest = {
     "image": {"repository": "registry.example/cdc-node", "tag": "9", "pullSecrets": ["registry"]},
     "node": {"locality": "region=eu-west-1,zone=eu-west-1a", "cores": 0, "args": ["--owners=ann"]},
     "executors": {"enabled": True},
@@ -54,7 +54,7 @@ EVERYTHING = {
     "networkPolicy": {"enabled": True, "callers": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
 }
-CASES = {"nodes": {}, "executors": {"executors": {"enabled": True}}, "everything": EVERYTHING}
+CASES: dict[str, Manifest] = {"nodes": {}, "executors": {"executors": {"enabled": True}}, "everything": EVERYTHING}
 VERSIONS = ("1.35", "1.37")
 """Of Kubernetes: the oldest that gives pods the labels of their machines, and the newest whose schemas we have."""
 POD = {"REGION": "eu-west-1", "ZONE": "eu-west-1a", "NAMESPACE": "cdc", "POD_NAME": "cdc-node-x", "POD_IP": "10.0.0.1"}
@@ -233,11 +233,13 @@ def test_the_page_names_values_that_exist() -> None:
     assert [name for name in named if not any(f"{path}.".startswith(f"{name}.") for path in known)] == []
 
 
-def test_the_commands_of_the_page_install_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_pages_install_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    commands = re.findall(r"^\$ helm install (.*)$", PAGE.text, re.MULTILINE)
-    [whole, zone] = [made(*shlex.split(command)) for command in commands]
+    text = PAGE.text + Page("upgrade.md").text
+    commands = re.findall(r"^\$ helm (?:install|upgrade) (.*)$", text, re.MULTILINE)
+    [whole, zone, newer] = [made(*shlex.split(command.replace(" --reuse-values", ""))) for command in commands]
     assert node_of(whole)["image"].startswith("registry.example/cdc-node:")
+    assert node_of(newer)["image"].endswith(":0.2.0")
     deployment = one(zone, "Deployment", "cdc-a-node")["spec"]
     assert deployment["replicas"] == 1
     spec = deployment["template"]["spec"]
@@ -375,7 +377,7 @@ def test_a_network_policy_lets_nodes_and_executors_reach_each_other(rendered: di
         labels = made_of["metadata"]["labels"]
         assert peer["podSelector"]["matchLabels"].items() <= labels.items()
         assert policy["podSelector"]["matchLabels"].items() <= labels.items()
-    assert callers["from"] == EVERYTHING["networkPolicy"]["callers"]  # type: ignore[index]
+    assert callers["from"] == EVERYTHING["networkPolicy"]["callers"]
     assert [each["port"] for each in callers["ports"]] == [each["name"] for each in node_of(documents)["ports"]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import psycopg
 import pytest
 from cdc_testing.documented_role import documented
 from cdc_testing.files import delivered
+from cdc_testing.imports import ROOT
 from cdc_testing.pages import Page
 from cdc_testing.postgres import Sql
 from cdc_testing.thread_host import KeptThreads
@@ -70,6 +72,15 @@ def cdc(database: str, tmp_path: Path, kept_threads: KeptThreads, capsys: pytest
         return printed.out
 
     return run
+
+
+TASKS = "Pause on error", "Mask a column", "Add a table", "Move to another host", "Read exactly once"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_search_finds_the_task_as_a_heading(task: str) -> None:
+    text = "\n".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert re.search(rf"^#+ {task}", text, re.MULTILINE)
 
 
 def commands(page: str) -> list[str]:
