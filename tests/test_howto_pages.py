@@ -174,6 +174,13 @@ def test_a_changefeed_moves_to_another_host(
     assert "job 'orders' is created" in cdc(create)
 
 
+def test_a_job_is_created_in_a_pod(shop: Path) -> None:
+    page = Page("kubernetes.md")
+    [line] = re.findall(r"^\$ kubectl .* exec -i deployment/cdc-node -- (.*)$", page.text, re.MULTILINE)
+    done = page.shell(shop, line.replace("/tmp/", f"{shop}/pod-"), CDC_STORE=f"sqlite:///{shop}/store.sqlite")
+    assert "job 'orders' is created" in done.stdout, done.stderr
+
+
 def test_a_removed_changefeed_leaves_nothing_at_the_source(shop: Path, sql: Sql, cdc: Command) -> None:
     drop, orphans = commands("remove-a-changefeed.md")
     slots = b"SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
