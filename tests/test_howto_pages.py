@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -14,10 +15,12 @@ from cdc_testing.files import delivered
 from cdc_testing.imports import ROOT
 from cdc_testing.pages import Page
 from cdc_testing.postgres import Sql
+from cdc_testing.runs import eventually
 from cdc_testing.thread_host import KeptThreads
 from sqlalchemy import make_url
 
 from cdc_core.cli.main import main
+from cdc_core.store.progress import ProgressStore, store_url
 
 TABLES = "orders", "visits", "carts", "parcels", "tmp_x"
 FEED = """
@@ -60,6 +63,7 @@ def cdc(database: str, tmp_path: Path, kept_threads: KeptThreads, capsys: pytest
     places = {
         "postgresql://cdc@db:5432/cdc": f"sqlite:///{tmp_path}/store.sqlite",
         "postgresql://cdc@db:5432/shop": documented(database),
+        "/srv/other/.cdc": str(tmp_path / "other"),
     }
 
     def run(line: str) -> str:
@@ -110,6 +114,7 @@ def test_tables_are_added_and_removed(shop: Path, sql: Sql, cdc: Command) -> Non
     cdc("run shop.toml")
     cdc(one)
     cdc(without_scan)
+    cdc("run --store .cdc orders")
     sql.execute("INSERT INTO visits VALUES (2, 'eu'); INSERT INTO parcels VALUES (2, 'eu')")
     cdc("run --store .cdc orders")
     assert [rows(shop, table) for table in ("visits", "carts", "parcels")] == [[1], [1], [2]]
@@ -126,7 +131,7 @@ def test_a_table_is_emitted_again(shop: Path, sql: Sql, cdc: Command) -> None:
     sql.execute("INSERT INTO orders VALUES (2, 'us')")
     cdc("run shop.toml")
     cdc(part)
-    assert "waiting" in cdc(show)
+    assert "not started" in cdc(show)
     cdc("run shop.toml")
     assert sorted(rows(shop, "orders")) == [1, 1, 2]
     for line in others:
@@ -189,7 +194,11 @@ def test_a_removed_changefeed_leaves_nothing_at_the_source(shop: Path, sql: Sql,
     assert sql.execute(slots).fetchall() == []
     cdc("run shop.toml")
     (shop / ".cdc").rename(shop / "lost")
-    assert len(sql.execute(slots).fetchall()) == 1
+    with closing(ProgressStore(store_url(shop / "other"))) as other:
+        other.open()
+    ours = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    sql.execute(f"SELECT pg_terminate_backend(pid) {ours}".encode())  # the end of the run's process
+    eventually("its end", lambda: sql.execute(f"SELECT pid {ours}".encode()).fetchall() == [])
     cdc(orphans)
     assert sql.execute(slots).fetchall() == []
 
