@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
@@ -20,11 +22,17 @@ ENCODED_PASSWORD = "%E2%80%A6"
 """The three dots that stand for a password on the pages."""
 
 
+def statements_of(block: str) -> list[str]:
+    return [statement.strip() for statement in re.sub(r"--.*", "", block).split(";") if statement.strip()]
+
+
+def blocks_of(page: Path) -> list[str]:
+    return re.findall(r"```sql\n(.*?)```", page.read_text(), re.DOTALL)
+
+
 def granting(page: Path) -> list[str]:
     """Return the statements in the first block of *page* that grants something."""
-    blocks = re.findall(r"```sql\n(.*?)```", page.read_text(), re.DOTALL)
-    block = next((block for block in blocks if re.search(r"^GRANT ", block, re.MULTILINE)), "")
-    return [statement for statement in re.sub(r"--.*", "", block).split(";") if statement.strip()]
+    return statements_of(next((block for block in blocks_of(page) if re.search(r"(?m)^GRANT ", block)), ""))
 
 
 def options(page: Path) -> dict[str, Any]:
@@ -68,3 +76,18 @@ def test_the_role_of_the_page_suffices(page: Path, database: str, sql: Sql) -> N
                 feed.start()
                 feed.scan()
                 assert feed.rows("public.orders") == {(1,): {"id": 1}}
+
+
+@pytest.mark.parametrize("name", ["postgres.md", "postgres-failover.md"])
+def test_the_server_knows_the_settings_of_the_page(name: str) -> None:
+    statements = [statement for block in blocks_of(DOCS / name) for statement in statements_of(block)]
+    kept = [statement for statement in statements if re.match("ALTER SYSTEM|SELECT", statement)]
+    assert len(kept) > 2
+    server = CopiedPostgres(settings={"fsync": "off"})
+    server.start()
+    try:
+        with psycopg.connect(server.uri(), autocommit=True) as connection:
+            for statement in dict.fromkeys(kept):
+                connection.execute(statement.encode())
+    finally:
+        server.stop()
