@@ -21,6 +21,7 @@ from cdc_testing.pages import Page
 from cdc_testing.runs import Lender
 from cdc_testing.webhook_bodies import messages_of
 from cdc_testing.webhook_server import WebhookServer
+from psycopg.conninfo import conninfo_to_dict
 
 from cdc_core import Changefeed
 from cdc_core.cli.main import main
@@ -35,7 +36,7 @@ _VARYING = (
     (re.compile(r"\d{19}\.\d{10}"), "TIMESTAMP"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?"), "TIME"),
 )
-_KEY = re.compile(r'"key": (\[.*?\])|(\S+ \[.*?\])')
+_KEYS = (re.compile(r'"key": \[.*?\]'), re.compile(r"^\S+ \[.*?\]"), re.compile(r'"id": \d+'))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +113,7 @@ def _masked(line: str) -> str:
 
 
 def _key(line: str) -> str:
-    match = _KEY.search(line)
-    return match[0] if match else ""
+    return next((match[0] for pattern in _KEYS if (match := pattern.search(line))), "")
 
 
 class Dish:
@@ -177,7 +177,12 @@ class Dish:
         _, verb, _, *more = shlex.split(line.removeprefix("$ "))
         with redirect_stdout(StringIO()) as said:
             status = main([verb, str(self.toml), *more, "--state", str(self.directory / "state")])
-        return status, said.getvalue()
+        return status, self._of_the_page(said.getvalue())
+
+    def end(self) -> str:
+        """Return how the last run ended."""
+        assert self.outcome is not None
+        return self.outcome.kind
 
     def arrived(self) -> list[str]:
         """Return what has arrived, as pages show it: a line for each row."""
@@ -192,8 +197,11 @@ class Dish:
             top = self.data / sink.removeprefix("file:///data/")
             paths = [path for path in sorted(top.rglob("*")) if path.suffix in (".ndjson", ".csv")]
             lines = [line for path in paths for line in path.read_text().splitlines()]
-        (*_, database) = self.databases[0].partition("?")[0].split("/")
-        return [line.replace(f"/{database}/", "/shop/") for line in lines]
+        return [self._of_the_page(line) for line in lines]
+
+    def _of_the_page(self, text: str) -> str:
+        """Return *text* with the database that the page has."""
+        return re.sub(rf"\b{conninfo_to_dict(self.databases[0])['dbname']}\b", "shop", text)
 
     def messages(self) -> list[Message]:
         """Return the messages of all topics, without resolved marks."""
@@ -232,7 +240,6 @@ def cook(lender: Lender, dishes: Sequence[Dish]) -> None:
     """Run the changefeeds, make the changes of the pages, and run them again."""
     run(lender, dishes)
     for dish in dishes:
-        assert dish.outcome is not None
-        assert dish.outcome.kind == "complete", (dish.recipe.name, dish.outcome)
+        assert dish.end() == "complete", (dish.recipe.name, dish.outcome)
         dish.execute(dish.recipe.changes)
     run(lender, dishes)

@@ -14,6 +14,7 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import Message
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.pages import Page
 from cdc_testing.thread_host import KeptThreads
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -64,12 +65,12 @@ def dishes(
         ("notes", TOPICS, "A topic for each tenant"),
     ],
 )
-def test_topics_have_what_the_page_shows(dishes: Dishes, name: str, page: Any, heading: str) -> None:
+def test_topics_have_what_the_page_shows(dishes: Dishes, name: str, page: Page, heading: str) -> None:
     (expected,) = shown(page, heading, "text")
     assert masked(dishes[name].arrived()) == masked(expected.splitlines())
 
 
-class StoredMessage:
+class ClientMessage:
     """A message as a client of Kafka has it."""
 
     def __init__(self, message: Message) -> None:
@@ -85,7 +86,7 @@ class StoredMessage:
 def test_a_service_has_the_current_rows_also_after_a_repeat(dishes: Dishes) -> None:
     apply = functions(TOPICS, "Compacted topic")["apply"]
     rows: dict[tuple[int, ...], Any] = {}
-    messages = [StoredMessage(message) for message in dishes["customers"].messages()]
+    messages = [ClientMessage(message) for message in dishes["customers"].messages()]
     for message in [*messages, *messages[2:]]:
         apply(message, rows)
     assert rows == {(1,): {"id": 1, "name": "Ann", "city": "Bergen"}}
@@ -99,7 +100,7 @@ def test_a_cache_loses_what_changed(dishes: Dishes) -> None:
     invalidate = functions(SERVICES, "Cache invalidation")["invalidate"]
     cache = Cache({"product:1": "lamp", "product:2": "desk", "product:3": "sofa"})
     for message in dishes["cache"].messages():
-        invalidate(StoredMessage(message), cache)
+        invalidate(ClientMessage(message), cache)
     assert cache == {"product:3": "sofa"}
 
 
