@@ -57,6 +57,8 @@ EVERYTHING: Manifest = {
 CASES: dict[str, Manifest] = {"nodes": {}, "executors": {"executors": {"enabled": True}}, "everything": EVERYTHING}
 VERSIONS = ("1.35", "1.37")
 """Of Kubernetes: the oldest that gives pods the labels of their machines, and the newest whose schemas we have."""
+CLUSTER = ("--kube-version", VERSIONS[-1])
+"""Helm believes it in place of asking a cluster."""
 POD = {"REGION": "eu-west-1", "ZONE": "eu-west-1a", "NAMESPACE": "cdc", "POD_NAME": "cdc-node-x", "POD_IP": "10.0.0.1"}
 """What Kubernetes knows of a pod when it starts."""
 
@@ -70,7 +72,7 @@ def helm(*arguments: str | Path, values: Manifest | None = None) -> subprocess.C
 
 def made(*arguments: str | Path, values: Manifest | None = None) -> list[Manifest]:
     """Return what `helm install` with these arguments would send."""
-    done = helm("template", *arguments, values=values)
+    done = helm("template", *CLUSTER, *arguments, values=values)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
@@ -186,7 +188,7 @@ def strict(schema: Any) -> Any:
 
 @pytest.mark.parametrize("case", ["nodes", "executors"])
 def test_the_plain_manifests_are_what_the_chart_makes(case: str) -> None:
-    done = helm("template", "cdc", CHART, "--namespace", "cdc", values=CASES[case])
+    done = helm("template", *CLUSTER, "cdc", CHART, "--namespace", "cdc", values=CASES[case])
     assert (DEPLOY / "kubernetes" / f"{case}.yaml").read_text() == done.stdout, "run: deploy/helm/render"
 
 
@@ -195,7 +197,7 @@ def test_the_schema_knows_each_value_and_no_other() -> None:
     known = dict(schema["properties"])
     known.pop("global")  # Helm's own
     assert paths_of_schema(known) == paths_of_values(VALUES)
-    done = helm("template", "cdc", CHART, values={"nodes": {"cores": 2}})
+    done = helm("template", *CLUSTER, "cdc", CHART, values={"nodes": {"cores": 2}})
     assert "additional properties 'nodes' not allowed" in done.stderr
 
 
