@@ -40,19 +40,20 @@ def run_each(connection: Sql, statements: str) -> None:
         connection.execute(statement.encode())
 
 
-def changefeed(directory: Path, database: str, sink: str, *, without: str = "$") -> str:
-    """Write the changefeed of the page with another source and sink, without an option that the sink does not know."""
+def changefeed(directory: Path, database: str, sink: str, *, slot: str = "cdc_shop", without: str = "$") -> str:
+    """Write the changefeed of the page with another source, sink and slot, without an option unknown to the sink."""
     (text,) = DEBEZIUM.blocks("toml")
     text = re.sub(r"(?m)^source = .*$", f"source = {json.dumps(documented(database))}", text)
     text = re.sub(r"(?m)^sink = .*$", f"sink = {json.dumps(sink)}", text)
-    path = directory / "shop.toml"
+    text = text.replace('slot_name = "cdc_shop"', f'slot_name = "{slot}"')
+    path = directory / f"{slot}.toml"
     path.write_text("\n".join(line for line in text.splitlines() if not re.match(without, line)))
     return str(path)
 
 
-def run_once(path: str, directory: Path, threads: KeptThreads) -> None:
+def run_once(path: str, threads: KeptThreads) -> None:
     with threads.lent():
-        assert main(["run", path, "--once", "--state", str(directory / "state")]) == 0
+        assert main(["run", path, "--once", "--state", f"{path}.state"]) == 0
 
 
 def test_a_changefeed_begins_where_debezium_would_go_on(
@@ -73,7 +74,7 @@ def test_a_changefeed_begins_where_debezium_would_go_on(
     assert [name for name, _ in sql.execute(ADVANCE.encode())] == ["debezium"]
     path = changefeed(tmp_path, database, f"file://{tmp_path}/files", without="tombstones_on_delete")
     assert main(["check", path]) == 0
-    run_once(path, tmp_path, kept_threads)
+    run_once(path, kept_threads)
     lines = [line for file in tmp_path.rglob("*.ndjson") for line in file.read_text().splitlines()]
     rows = [json.loads(line) for line in lines]
     found = sorted((row["source"]["table_name"], row["after"]["id"], row["op"]) for row in rows)
@@ -89,6 +90,12 @@ def by_key(messages: list[Message]) -> dict[int, list[int]]:
         if message.key is not None and message.value is not None:
             found[json.loads(message.key)["id"]].append((json.loads(message.value)["after"] or {"n": -1})["n"])
     return found
+
+
+def commit_times(messages: list[Message]) -> dict[tuple[int, int], int]:
+    """Return the time of the commit of each version, in nanoseconds."""
+    rows = [json.loads(message.value) for message in messages if message.value is not None]
+    return {(row["after"]["id"], row["after"]["n"]): row["source"]["ts_ns"] for row in rows if row["after"]}
 
 
 @pytest.mark.slow
@@ -109,27 +116,44 @@ def test_after_the_real_debezium_every_version_arrives_in_order(
         eventually("the snapshot", lambda: sum(connect.topic.ends().values()) >= 20, look_s=0.5)
         with writing(database, write):
             run_each(sql, CREATE)
+            sql.execute("SELECT pg_copy_logical_replication_slot('cdc_shop', 'cdc_twice')")
             eventually("Debezium", lambda: sql.execute(here(READY).encode()).fetchall() == [(True,)], look_s=0.5)
             assert sql.execute(here(ADVANCE).encode()).fetchall() == [], "it still reads"
     with writing(database, write):
         eventually("its end", lambda: len(sql.execute(here(ADVANCE).encode()).fetchall()) == 1)
     sql.execute("DELETE FROM orders WHERE id = 20")
     path = changefeed(tmp_path, database, f"kafka://{brokers}?topic_prefix={topic_prefix}")
-    run_once(path, tmp_path, kept_threads)
-    old = by_key(read_topics(brokers, [connect.topic.name]))
+    run_once(path, kept_threads)
+    of_debezium = read_topics(brokers, [connect.topic.name])
     messages = read_topics(brokers, [f"{topic_prefix}public.orders"])
-    new = by_key(messages)
+    old, new = by_key(of_debezium), by_key(messages)
     for key, last in sql.execute("SELECT id, n FROM orders"):
         assert set(old[key]) | set(new[key]) == set(range(last + 1)), "a version is missing"
         assert new[key] == sorted(set(new[key])), "a version is out of order"
         assert new[key][-1] == last
     assert new[20][-1] == -1
     assert [message.value for message in messages if message.key == b'{"id": 20}'][-1] is None, "the tombstone"
-    source = json.loads(next(message.value for message in messages if message.value))["source"]
+    update = next(json.loads(message.value) for message in messages if message.value)
+    source = update["source"]
+    theirs, ours = map(json.loads, DEBEZIUM.blocks("json"))
+    last_update = json.loads(of_debezium[-1].value or b"")
+    assert theirs.keys() == last_update.keys()
+    assert theirs["source"].keys() == last_update["source"].keys()
+    assert (ours.keys(), ours["source"].keys()) == (update.keys(), source.keys())
     cells = re.findall(r"(?m)^\| `source\..*? \| (.*?) \|", DEBEZIUM.section("Messages"))
     named = {name for cell in cells for name in re.findall(r"`(?:source\.)?(\w+)`", cell)} - {"updated"}
     assert named >= {"job_id", "table_name", "ts_hlc"}
     assert named <= set(source)
+
+    again = changefeed(tmp_path, database, f"kafka://{brokers}?topic_prefix={topic_prefix}twice.", slot="cdc_twice")
+    run_once(again, kept_threads)
+    before, after = (
+        commit_times(of_debezium),
+        commit_times(read_topics(brokers, [f"{topic_prefix}twice.public.orders"])),
+    )
+    common = before.keys() & after.keys()
+    assert len(common) > 10
+    assert all(0 <= after[version] - before[version] < 1_000_000 for version in common), "commits in one microsecond"
 
 
 def test_the_statements_for_those_who_come_from_cockroachdb_run(
