@@ -104,7 +104,7 @@ class Tools:
         return {"tables": [each.to_json() for each in explanations(feed)]}
 
     def trace(
-        self, name: str, table: str | None = None, key: str | None = None, rows: int = 1, timeout: str = "30s"
+        self, name: str, table: str | None = None, key: str = "", rows: int = 1, timeout: str = "30s"
     ) -> dict[str, Any]:
         """Follow the next changes of a running changefeed from commit to sink: when each reached every stage.
 
@@ -112,7 +112,7 @@ class Tools:
         to happen, until timeout. Values of other columns are not shown.
         """
         with self._opened() as changefeeds:
-            wanted = None if key is None else checked_key(key)
+            wanted = checked_key(key) if key else None  # a `str | None` would arrive as what it is in JSON
             asked = changefeeds.ask_trace(name, table=table, key=wanted, rows=rows, timeout=timeout)
             with Trace(changefeeds.store, asked) as traced:
                 while not traced.over:
