@@ -48,12 +48,13 @@ def main() -> int:
 def tried(tool: str, outside: Outside, version: str) -> str:
     """Return what was found out about a version. Raises: SystemExit when something does not work."""
     outside.directory.mkdir()
-    every = listed(outside.directory / "every.txt", [*wheels(), *(str(each) for _, each in requirements())])
+    others = [str(each) for _, each in requirements() if each.name != "pyspark"]  # of which there are only sources
+    every = listed(outside.directory / "every.txt", [*wheels(), *others])
     resolve = ["pip", "compile", "--python-version", version, "--only-binary", ":all:", "--output-file", os.devnull]
     outside.checked([tool, "--quiet", *resolve, every])
     found = interpreter(version)
     if found is None:
-        return f"Python {version} is not here; everything that is required has wheels for it"
+        return f"Python {version} is not here; everything that is required has wheels for it, except PySpark, which needs none"
     outside.checked([tool, "--quiet", "venv", "--python", found, "venv"])
     install = [tool, "--quiet", "pip", "install", "--python", "venv/bin/python"]
     ours = [line for line in wheels() if line.partition(" ")[0] in INSTALLED]
