@@ -20,7 +20,7 @@ from check_outside import Outside, require_wheels
 
 NEWER = ("3.12", "3.13", "3.14")
 """The versions after the one that all other tests run on."""
-INSTALLED = ("cdc-core", "cdc-encoder-json", "cdc-conformance")
+INSTALLED = ("cdc-core", "cdc-column-texts", "cdc-encoder-json", "cdc-conformance")
 EXTRAS = "cdc-core[mcp,metrics,otlp,serve]"
 """What is installed of the core: without PySpark, which is large."""
 IMPORTS = """
@@ -54,7 +54,7 @@ def tried(tool: str, outside: Outside, version: str) -> str:
     outside.checked([tool, "--quiet", *resolve, every])
     found = interpreter(version)
     if found is None:
-        return f"Python {version} is not here; everything that is required has wheels for it, except PySpark, which needs none"
+        return f"Python {version} is not here; what is required, except PySpark, has wheels for it"
     outside.checked([tool, "--quiet", "venv", "--python", found, "venv"])
     install = [tool, "--quiet", "pip", "install", "--python", "venv/bin/python"]
     ours = [line for line in wheels() if line.partition(" ")[0] in INSTALLED]
