@@ -29,7 +29,8 @@ for name in cdc_core.__all__:
     getattr(cdc_core, name)
 for module in pkgutil.walk_packages(cdc_core.__path__, "cdc_core.", onerror=lambda name: None):
     try:
-        importlib.import_module(module.name)
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     except ModuleNotFoundError as error:
         if error.name not in ("polars", "py4j", "pyspark"):
             raise
