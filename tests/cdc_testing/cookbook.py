@@ -190,9 +190,7 @@ class Dish:
         if sink.startswith("kafka"):
             lines = [self._line(message) for message in self.messages()]
         elif sink.startswith("webhook"):
-            assert self._webhook is not None
-            bodies = self._webhook.bodies(self.path)
-            lines = [value.decode() for body in bodies for _, _, value in messages_of(body)]
+            lines = [value.decode() for body in self.bodies() for _, _, value in messages_of(body)]
         else:
             top = self.data / sink.removeprefix("file:///data/")
             paths = [path for path in sorted(top.rglob("*")) if path.suffix in (".ndjson", ".csv")]
@@ -202,6 +200,11 @@ class Dish:
     def _of_the_page(self, text: str) -> str:
         """Return *text* with the database that the page has."""
         return re.sub(rf"\b{conninfo_to_dict(self.databases[0])['dbname']}\b", "shop", text)
+
+    def bodies(self) -> list[bytes]:
+        """Return the bodies of requests, each once: a busy machine may be late to answer, and get one again."""
+        assert self._webhook is not None
+        return list(dict.fromkeys(self._webhook.bodies(self.path)))
 
     def messages(self) -> list[Message]:
         """Return the messages of all topics, without resolved marks."""
