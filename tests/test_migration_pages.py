@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from cdc_core.store.progress import ProgressStore, store_url
 
 DEBEZIUM = Page("migrating-from-debezium.md")
 CREATE, READY, ADVANCE, REMOVE = DEBEZIUM.blocks("sql")
+(STOP,) = re.findall(r"(?m)^curl -X (.*)$", DEBEZIUM.text)
 TABLES = "CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE TABLE customers (id int PRIMARY KEY, n int)"
 PEEKED = "'debezium', NULL, NULL, 'proto_version', '1', 'publication_names', 'dbz_publication'"
 
@@ -119,8 +121,10 @@ def test_after_the_real_debezium_every_version_arrives_in_order(
             sql.execute("SELECT pg_copy_logical_replication_slot('cdc_shop', 'cdc_twice')")
             eventually("Debezium", lambda: sql.execute(here(READY).encode()).fetchall() == [(True,)], look_s=0.5)
             assert sql.execute(here(ADVANCE).encode()).fetchall() == [], "it still reads"
-    with writing(database, write):
-        eventually("its end", lambda: len(sql.execute(here(ADVANCE).encode()).fetchall()) == 1)
+            stop = STOP.replace("http://connect.example:8083", connect.rest).replace("/shop/", f"/{connect.name}/")
+            method, url = stop.split()
+            urllib.request.urlopen(urllib.request.Request(url, method=method)).close()
+            eventually("its end", lambda: len(sql.execute(here(ADVANCE).encode()).fetchall()) == 1)
     sql.execute("DELETE FROM orders WHERE id = 20")
     path = changefeed(tmp_path, database, f"kafka://{brokers}?topic_prefix={topic_prefix}")
     run_once(path, kept_threads)

@@ -84,6 +84,7 @@ class KafkaConnect:
         self._table = table
         self._brokers = brokers
         self.name = self._work.name
+        self.rest = f"http://127.0.0.1:{free_port()}"
         self.topic = KafkaTopic(brokers, f"{self.name}.{table}")
 
     def run(self, *, expect: int, timeout_s: float = 600.0) -> ConnectRun:
@@ -142,7 +143,7 @@ class KafkaConnect:
         converter = "org.apache.kafka.connect.json.JsonConverter"
         return {
             "bootstrap.servers": self._brokers,
-            "listeners": f"http://127.0.0.1:{free_port()}",
+            "listeners": self.rest,
             "plugin.discovery": "only_scan",
             "key.converter": converter,
             "key.converter.schemas.enable": "false",
