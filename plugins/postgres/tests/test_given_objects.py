@@ -277,7 +277,7 @@ def test_a_slot_that_cannot_be_read_is_refused(database: str, sql: Sql, postgres
         finally:
             sql.execute("SELECT pg_drop_replication_slot('shop_slot')")
         make_slot(sql, plugin="test_decoding")
-        assert "uses the plugin test_decoding, and changefeeds need pgoutput" in refusal(feed)
+        assert "uses the plugin test_decoding, but changefeeds need pgoutput" in refusal(feed)
         sql.execute("SELECT pg_drop_replication_slot('shop_slot')")
         with fresh_database(postgres_server) as other:
             with psycopg.connect(other, autocommit=True) as elsewhere:
