@@ -28,6 +28,7 @@ from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.cursor import check_cursor
 from cdc_rangefeed_postgres.endpoint_choice import EndpointChoice
 from cdc_rangefeed_postgres.filtered_tables import RowFilters, check_row_filter
+from cdc_rangefeed_postgres.inheritance import warn_of_children
 from cdc_rangefeed_postgres.inventory import SLOT, created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.members import followed_before, left_behind, load_members, present, unmatched
@@ -109,6 +110,7 @@ class PostgresRangefeed(Rangefeed):
                 slot.require_kept(connection, needed=saved.lsn)
                 require_unaltered(slot.publication, catalog, saved)
             if first:
+                warn_of_children(connection, tables)
                 log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
         except ClientError as error:
             raise ConfigError(
