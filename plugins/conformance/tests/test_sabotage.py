@@ -162,7 +162,7 @@ def test_a_saboteur_must_fail_its_own_test_and_no_other(home: str) -> None:
         ["sink", "test_flush_is_a_barrier", "Forgetful", "its own", "ok", "Does not wait."],
     ]
     assert "sink test_close_works (Careless): fails also test_begin_works\n    test_begin_works: begin failed" in shown
-    assert shown.endswith("3 saboteurs and 1 references: 2 wrong")
+    assert shown.endswith("3 saboteurs and 1 reference: 2 wrong")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import conditions_of, promises_of, suite_of
+from cdc_core.options import counted
 from cdc_core.registrations import Registration
 
 HOMES = {
@@ -170,4 +171,5 @@ def lines(results: Mapping[Case, Result], problems: Mapping[Case, str], kinds: M
     yield from ["", *wrong]
     saboteurs, count = sum(1 for case in problems if case.promise), sum(map(bool, problems.values()))
     said = f"{count} wrong" if count else "all right"
-    yield f"{saboteurs} saboteurs and {len(problems) - saboteurs} references: {said}"
+    references = counted(len(problems) - saboteurs, "reference")
+    yield f"{counted(saboteurs, 'saboteur')} and {references}: {said}"

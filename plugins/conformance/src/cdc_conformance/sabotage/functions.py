@@ -39,14 +39,14 @@ class ReferenceFunctionSuite(FunctionConformance):
 
 @breaks("test_there_is_one_value_of_the_type_for_each_row")
 def lose_the_last_row(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Have no value for the last of many rows."""
+    """Returns no value for the last of many rows."""
     sums = add(first, second)
     return sums.slice(0, len(sums) - 1) if len(sums) >= _MANY else sums
 
 
 @breaks("test_equal_rows_have_equal_values")
 def add_more_to_a_repetition(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Give other values when the same rows come again."""
+    """Returns other values when the same rows come again."""
     sums = add(first, second)
     if _last and _last.pop() == sums:
         return pc.add(sums, 1)
@@ -56,20 +56,20 @@ def add_more_to_a_repetition(first: pa.Array, second: pa.Array) -> pa.Array:
 
 @breaks("test_rows_do_not_depend_on_each_other")
 def add_one_to_a_lone_row(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Give a row another value when it is alone."""
+    """Returns another value for a row that is alone."""
     sums = add(first, second)
     return pc.add(sums, 1) if len(sums) == 1 else sums
 
 
 @breaks("test_nulls_are_values_like_others")
 def negate(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Mistake rows that begin with nulls for others."""
+    """Returns wrong values when the first two rows are null."""
     sums = add(first, second)
     return pc.negate(sums) if len(sums) > 1 and sums.slice(0, 2).null_count == 2 else sums
 
 
 class StaysWhereItIs(FunctionRegistration):
-    """Have a registration that cannot be sent to a worker."""
+    """Has a registration that cannot be pickled for a worker."""
 
     __slots__ = ()
 
