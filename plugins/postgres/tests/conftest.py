@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres import planner
+from cdc_rangefeed_postgres import kept_log, planner
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.clock import Clock
 from cdc_testing.copied_postgres import CopiedPostgres
+from cdc_testing.kept_session import SOON
 from cdc_testing.logprobe import LogProbe
 from cdc_testing.postgres import Sql
 from cdc_testing.standby import standby_of
@@ -63,3 +64,10 @@ def resolve_soon(marks_of_idle_tables: None) -> None:
 def usual_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle source is resolved once a second, as in production: no step comes between what a test does."""
     monkeypatch.setattr(planner, "_IDLE_NS", 1_000_000_000)
+
+
+@pytest.fixture
+def kept_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoding session is kept behind little log, and one that ended is followed by another."""
+    for name, value in SOON.items():
+        monkeypatch.setattr(kept_log, name, value)

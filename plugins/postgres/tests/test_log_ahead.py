@@ -5,20 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import random
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cdc_rangefeed_postgres import log_ahead, log_slice
+from cdc_rangefeed_postgres import log_ahead, log_slice, log_socket
 from cdc_rangefeed_postgres.log_ahead import LogAhead
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_testing.feeding import Feed, caught_up
+from cdc_testing.log_slices import by_sql, create_tables, items_of, rows_of
 from cdc_testing.postgres import Sql, no_free_slot
 from cdc_testing.runs import eventually
 
-from cdc_core import RetryableRangefeedError, RowBatch, Slice, SpanMark
+from cdc_core import RetryableRangefeedError, Slice
 
 KB, MB = 1 << 10, 1 << 20
 COPIES = "SELECT FROM pg_replication_slots WHERE temporary"
@@ -36,8 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def backlog(database: str, sql: Sql) -> Iterator[Feed]:
     """A feed with a dozen steps to do: small transactions, some that end in another step, and one without rows."""
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text)")
-    sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
+    create_tables(sql)
     with caught_up(database, "t", "u", options={"fetch_size": 64 * KB}, bytes_=512 * KB) as feed:
         for number in range(12):
             sql.execute(
@@ -62,14 +64,6 @@ def large_slice(feed: Feed) -> Slice:
         feed.step()
 
 
-def items_of(feed: Feed, slice_: Slice) -> list[RowBatch | SpanMark]:
-    reader = PostgresReader(feed.context)
-    try:
-        return list(reader.read(slice_))
-    finally:
-        reader.close()
-
-
 def caught_up_with_source(feed: Feed, sql: Sql) -> None:
     feed.catch_up()
     found = {(id_,): (n, v) for id_, n, v in sql.execute("SELECT id, n, v FROM t").fetchall()}
@@ -77,25 +71,15 @@ def caught_up_with_source(feed: Feed, sql: Sql) -> None:
     assert len(feed.rows("public.u")) == 108
 
 
-def by_sql(slice_: Slice) -> Slice:
-    return replace(slice_, payload=replace(slice_.payload, session=""))
-
-
-def rows_of(items: list[RowBatch | SpanMark]) -> list[Any]:
-    """Rows with their timestamps, and marks: batches may be cut elsewhere."""
-    rows = [row for item in items if isinstance(item, RowBatch) for row in item.batch.to_pylist()]
-    return [*rows, *(item for item in items if isinstance(item, SpanMark))]
-
-
 def test_all_large_steps_come_from_one_session(database: str, sql: Sql) -> None:
     with backlog(database, sql) as feed:
-        slice_, session = large_slice(feed), ahead(feed)._session
+        slice_, given = large_slice(feed), ahead(feed)._socket
         steps = feed.steps
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(log_slice, "_from_slot", None)
             patch.setattr(log_slice, "_copy", None)
             while slice_.payload.session:
-                assert ahead(feed)._session is session
+                assert ahead(feed)._socket is given
                 feed.step()
                 (slice_,) = feed.slices()
         assert feed.steps >= steps + 3
@@ -145,12 +129,12 @@ def test_whatever_becomes_of_the_session_no_row_is_lost(database: str, sql: Sql,
 def test_what_waits_is_bounded(database: str, sql: Sql) -> None:
     with backlog(database, sql) as feed:
         slice_ = large_slice(feed)
-        session = ahead(feed)._session
-        assert session is not None
+        given = ahead(feed)._socket
+        assert given is not None
         seen = []
 
         def full() -> bool:
-            seen.append(session._bytes)
+            seen.append(given.session._bytes)
             return seen[-1] >= 256 * KB
 
         eventually("the session to wait for a reader", full)
@@ -192,10 +176,11 @@ def test_without_a_free_descriptor_steps_are_read_by_sql(
     def refuse(*_: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(log_ahead, "SliceSocket", refuse)
+    monkeypatch.setattr(log_socket, "socket", SimpleNamespace(AF_UNIX=socket.AF_UNIX, socket=refuse))
     with backlog(database, sql) as feed:
         caught_up_with_source(feed, sql)
-        assert ahead(feed)._session is None
+        assert ahead(feed)._socket is None
+        eventually("the copy to be dropped", lambda: not sql.execute(COPIES).rowcount)
 
 
 def test_without_a_free_slot_steps_are_read_by_sql(database: str, sql: Sql) -> None:

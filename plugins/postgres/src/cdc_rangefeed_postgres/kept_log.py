@@ -59,8 +59,7 @@ class KeptLog:
         self._restart = ""
         self._binary: bool | None = None
         """How the last slice was to be read."""
-        self._session: LogSession | None = None
-        self._socket: SliceSocket | None = None
+        self._socket: SliceSocket[LogSession] | None = None
         self._is_here = False
         """Whether the server of the planner has the session, too."""
         self._named = 0
@@ -79,14 +78,14 @@ class KeptLog:
         if now < self._poll_at:
             return
         self._poll_at = now + _POLL_INTERVAL_S
-        session = self._session
+        socket, session = self._socket, self._session
         row: Any = connection.execute(_AGAIN, [session.copy if session else "", self._slot.name]).fetchone()
         again, restart, failover, behind = row or (0, "", False, None)
         self.again_bytes = again or 0
         calm = end is not None and end - start < _CALM_BYTES
         held, self._restart = calm and restart == self._restart, restart if calm else ""
         much = self.again_bytes >= MIN_AGAIN_BYTES
-        if session is not None:
+        if socket is not None and session is not None:
             if not much:
                 self._end("the open transaction has ended")
             elif session.ended is not None or behind is None:
@@ -95,7 +94,7 @@ class KeptLog:
                 self._end("rows of a failover slot wait for the standbys")
             elif behind >= max(MIN_AGAIN_BYTES, self.again_bytes):  # its copy holds back as much of the log
                 self._end("the transactions that were open when it began have ended")
-            elif self._socket is not None and self._named - self._socket.requests >= _MAX_UNASKED:
+            elif self._named - socket.requests >= _MAX_UNASKED:
                 self._end("no task has read from it: they run on other hosts", pause_s=_LONG_PAUSE_S)
             elif not self._named and now - self._began_at > _START_LIMIT_S:
                 self._end("it does not come to the end of the log", pause_s=_LONG_PAUSE_S)
@@ -120,9 +119,10 @@ class KeptLog:
         """Return a slice of the log with the name of the session, if that has it."""
         payload: LogSlice = slice_.payload
         self._binary = payload.binary
-        if self._session is not None:
-            self._session.forget(payload.start)
-        if self._socket is None or payload.end <= payload.start:
+        if self._socket is None:
+            return slice_
+        self._socket.session.forget(payload.start)
+        if payload.end <= payload.start:
             return slice_
         if not self.serves(payload.start, payload.end):
             if self._named and self._unserved_since is None:
@@ -135,18 +135,18 @@ class KeptLog:
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        if self._session is not None:
-            self._session.close()
-        self._socket = self._session = None
+            self._socket = None
+
+    @property
+    def _session(self) -> LogSession | None:
+        return None if self._socket is None else self._socket.session
 
     def _begin(self) -> None:
         if self._binary is None:
             return
         try:
-            self._session = LogSession(self._server, self._slot, binary=self._binary)
-            self._socket = SliceSocket(self._session)
+            self._socket = SliceSocket(LogSession(self._server, self._slot, binary=self._binary))
         except (*ClientError, OSError, RuntimeError) as error:  # the last one is that of too many threads
-            self.close()
             self._open_at = self._clock() + _PAUSE_S
             if not self._told:
                 self._told = True

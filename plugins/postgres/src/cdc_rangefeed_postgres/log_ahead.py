@@ -52,8 +52,7 @@ class LogAhead:
         self._slot = slot
         self._options = options
         self._clock = clock
-        self._session: _Session | None = None
-        self._socket: SliceSocket | None = None
+        self._socket: SliceSocket[_Session] | None = None
         self._named: set[int] = set()
         """Where the slices begin that have named the session."""
         self._open_at = float("-inf") if POSSIBLE else float("inf")
@@ -65,39 +64,34 @@ class LogAhead:
         again for one that is planned again.
         """
         payload: LogSlice = slice_.payload
-        session, requests = self._session, self._socket.requests if self._socket else 0
-        if session is not None and not session.continues(payload):
-            if session.failed:
-                self._open_at = self._clock() + _PAUSE_S
-            self.close()
-        elif session is not None and len(self._named) - requests > 1:
-            log.info("replication slot %s: nothing is read ahead, as tasks run on other hosts", self._slot.name)
-            self._open_at = float("inf")
-            self.close()
-        if self._session is None:
+        if self._socket is not None:
+            if not self._socket.session.continues(payload):
+                if self._socket.session.failed:
+                    self._open_at = self._clock() + _PAUSE_S
+                self.close()
+            elif len(self._named) - self._socket.requests > 1:
+                log.info("replication slot %s: nothing is read ahead, as tasks run on other hosts", self._slot.name)
+                self._open_at = float("inf")
+                self.close()
+        if self._socket is None:
             large = payload.end - payload.start >= WORTH_BYTES and not payload.slot.temporary
             if not large or following is None or self._clock() < self._open_at:
                 return slice_
             try:
-                self._session = _Session(self._server, payload, self._options)
-                self._socket, self._named = SliceSocket(self._session), set()
+                self._socket, self._named = SliceSocket(_Session(self._server, payload, self._options)), set()
             except (OSError, RuntimeError) as error:  # the last one is that of too many threads
                 log.info("replication slot %s: the log is not read ahead: %s", self._slot.name, error)
                 self._open_at = self._clock() + _PAUSE_S
-                self.close()
                 return slice_
-        assert self._socket is not None
         if following is not None:
-            self._session.want(payload.end, following)
+            self._socket.session.want(payload.end, following)
         self._named.add(payload.start)
         return replace(slice_, payload=replace(payload, session=self._socket.name))
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        if self._session is not None:
-            self._session.close()
-        self._socket = self._session = None
+            self._socket = None
 
 
 @dataclass(slots=True)

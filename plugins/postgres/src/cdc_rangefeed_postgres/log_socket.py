@@ -11,8 +11,8 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, Protocol
+from contextlib import ExitStack, suppress
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -42,24 +42,36 @@ class Session(Protocol):
         """
         ...
 
+    def close(self) -> None: ...
 
-class SliceSocket:
-    """Gives the slices of *session* to processes of the same user, in a thread for each."""
 
-    def __init__(self, session: Session) -> None:
+S = TypeVar("S", bound=Session)
+
+
+class SliceSocket(Generic[S]):
+    """Gives the slices of *session* to processes of the same user, in a thread for each. Closes it, also on failure.
+
+    The constructor raises OSError, and RuntimeError when there are too many threads.
+    """
+
+    def __init__(self, session: S) -> None:
         self.name = f"cdc-{secrets.token_hex(16)}"
+        self.session = session
         self.requests = 0
         """How many slices were asked for."""
-        self._session = session
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(f"\0{self.name}")
-        self._socket.listen()
-        threading.Thread(target=self._accept, name="cdc-log-socket", daemon=True).start()
+        with ExitStack() as opened:
+            opened.callback(session.close)
+            self._socket = opened.enter_context(socket.socket(socket.AF_UNIX))
+            self._socket.bind(f"\0{self.name}")
+            self._socket.listen()
+            threading.Thread(target=self._accept, name="cdc-log-socket", daemon=True).start()
+            opened.pop_all()
 
     def close(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        self.session.close()
 
     def _accept(self) -> None:
         while True:
@@ -78,7 +90,7 @@ class SliceSocket:
             self.requests += 1
             start, end = _REQUEST.unpack(_received(reader, _REQUEST.size))
             reader.settimeout(None)  # a sink may let the reader wait
-            for piece in self._session.slice(start, end):
+            for piece in self.session.slice(start, end):
                 reader.sendall(_FRAME.pack(len(piece.offsets) - 1, len(piece.data)))
                 reader.sendall(piece.offsets)
                 reader.sendall(piece.data)
