@@ -39,7 +39,7 @@ from cdc_core.web.validation import config_of_json, validate
 
 ENDPOINTS = Endpoints()
 _CHECK = flag_parameter(
-    "check", "With `false`, source and sink are not asked whether the definition fits them. Not in Kafka Connect."
+    "check", "With `false`, the definition is not checked with the source and the sink. Not in Kafka Connect."
 )
 _EXPAND = Parameter(
     "expand",
