@@ -8,12 +8,12 @@ PACKAGES := cdc_core $(wildcard */*/src)
 
 # Processes share the tests by file. When one dies, for example because a test hangs, the run stops.
 PYTEST := $(PYTHON) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-SERVERS := $(READY) maven azurite spark-archive
+SERVERS := $(READY) maven azurite deploy-tools spark-archive
 
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs release java maven azurite spark-archive clean
+.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs release java maven azurite deploy-tools spark-archive clean
 
 # The command `cdc` with every plugin in .venv/bin.
 install: $(READY) java
@@ -82,6 +82,10 @@ maven:
 
 azurite:
 	@.ci/azurite >/dev/null
+
+# Helm and the schemas that check deploy/.
+deploy-tools: $(READY)
+	@.ci/deploy-tools >/dev/null
 
 # Cuts the time of each start of Spark in the tests by a third. The tests work without it.
 spark-archive: $(READY) java
