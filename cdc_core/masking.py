@@ -32,7 +32,7 @@ def is_secret_name(name: str) -> bool:
 
 def says_where_secrets_are(name: str, value: object) -> bool:
     """Return whether a parameter or option is CockroachDB's AUTH with one of its values, which are not secret."""
-    return name.casefold() == "auth" and value in _SOURCES_OF_SECRETS
+    return name.casefold() == "auth" and isinstance(value, str) and value in _SOURCES_OF_SECRETS
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

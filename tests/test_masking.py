@@ -1,6 +1,7 @@
 """Masking: no secret survives, whatever form it takes, and everything else stays readable."""
 
 import logging
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -13,6 +14,7 @@ from cdc_core.masking import (
     is_secret_name,
     mask,
     masked_uri,
+    says_where_secrets_are,
     secret_forms,
     secret_texts,
     uri_secrets,
@@ -73,6 +75,11 @@ def test_where_a_secret_comes_from_is_none() -> None:
     assert list(secret_texts({"auth": "implicit", "token": "implicitly"})) == ["implicitly"]
     assert list(secret_texts({"auth": "hunter22", "token": "implicit"})) == ["hunter22", "implicit"]
     assert masked_uri("db://u@h/d?password=implicit&AUTH=implicit") == "db://u@h/d?password=***&AUTH=implicit"
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, ["x"], 1, None, True])
+def test_auth_may_have_a_value_that_is_no_text(value: Any) -> None:
+    assert not says_where_secrets_are("auth", value)
 
 
 def test_a_number_may_be_a_secret_and_a_boolean_is_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.run_control import RunContext
 from cdc_core.errors import RetryableError, TerminalError, is_outage
 from cdc_core.masking import mask
+
+log = logging.getLogger(__name__)
 
 
 class HostSession:
@@ -102,6 +105,12 @@ class HostSession:
             self._run.host.warm_up(replace(config, warm_up=True), stopped=self._run.control.stop.is_set)
             self._run.check_stop()
         self._warm = True
+
+    def renew(self) -> None:
+        """Let the next `acquire` begin another session, unless other changefeeds use this one: theirs may be well."""
+        if not self._run.host.is_shared:
+            log.info("changefeed '%s': Spark failed again and again; another session begins", self._run.feed.name)
+            self.release()
 
     def release(self) -> None:
         """Give the host's memory back until the next `acquire`."""

@@ -219,7 +219,7 @@ class Run:
         )
         failures = self._retry_policy.failures
         if isinstance(reason, QueryHostError) and failures and not failures % _FAILURES_OF_A_SESSION:
-            self._session.release()
+            self._session.renew()
         owner = owner_of(reason, self._run.feed)
         deadline = time.monotonic() + wait_s
         while (left := deadline - time.monotonic()) > 0 and not self._pausing.is_asked():

@@ -24,8 +24,7 @@ from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.session import is_local
 
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
-_WORKER_FAILURE = re.compile(r"Traceback \(most recent call last\):\n(?: *File .*\n| {4}.*\n)* *(\S.*)")
-"""The last line of a Python traceback, which Spark may have indented."""
+_TRACEBACK = re.compile(r"^( *)Traceback \(most recent call last\):$", re.MULTILINE)
 
 
 def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuery:
@@ -109,12 +108,21 @@ class RunningQuery:
                 " happens again, look into the executors' logs: one may have ended for want of memory or disk, or"
                 " others cannot reach its spark.blockManager.port"
             )
-        if (raised := _WORKER_FAILURE.search(text)) is not None:
-            return QueryHostError(f"a Python worker of Spark failed: {raised.group(1)}\n{text}")
+        if (raised := _raised_in(text)) is not None:
+            return QueryHostError(f"a Python worker of Spark failed: {raised}\n{text}")
         return QueryHostError(f"{type(error).__name__}: {text}")
 
     def stop(self) -> None:
         self._query.stop()
+
+
+def _raised_in(text: str) -> str | None:
+    """Return what the last Python traceback in *text* ends with. Spark may have indented it."""
+    *_, last = (None, *_TRACEBACK.finditer(text))
+    if last is None:
+        return None
+    end = re.compile(rf"^ {{0,{len(last[1])}}}(\S.*)", re.MULTILINE).search(text, last.end())
+    return None if end is None else end[1]
 
 
 class StartSessions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from cdc_core.spark.query import RunningQuery
 
 _OF_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:\x20
@@ -30,6 +32,31 @@ def test_the_error_of_a_python_worker_is_in_the_first_line() -> None:
         "a Python worker of Spark failed: FileNotFoundError: [Errno 2] No such file or directory: '/srv/feeds'"
     )
     assert rest == _OF_SPARK
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Traceback (most recent call last):\n  File 'a', line 1, in f\n\n  File 'a', line 2, in g\nKeyError: 'x'",
+            "KeyError: 'x'",
+        ),
+        (
+            "Traceback (most recent call last):\n  File 'a', line 1, in f\n    f()\n"
+            "  [Previous line repeated 967 more times]\nRecursionError: too deep\n\tat org.apache",
+            "RecursionError: too deep",
+        ),
+        (
+            "  Traceback (most recent call last):\n    File 'a', line 1, in f\n  KeyError: 'x'\n\n"
+            "  During handling of the above exception, another exception occurred:\n\n"
+            "  Traceback (most recent call last):\n    File 'b', line 1, in g\n  OSError: no space\n",
+            "OSError: no space",
+        ),
+    ],
+    ids=["no source line", "repeated", "chained"],
+)
+def test_it_is_the_last_line_of_the_last_traceback(text: str, said: str) -> None:
+    assert _failure(f"Job aborted:\n{text}").startswith(f"a Python worker of Spark failed: {said}\n")
 
 
 def test_any_other_error_stays_as_spark_says_it() -> None:
