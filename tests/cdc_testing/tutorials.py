@@ -143,4 +143,4 @@ def shows(found: str, shown: str) -> bool:
     """
     for pattern, name in _VARYING:
         found, shown = re.sub(pattern, name, found), re.sub(pattern, name, shown)
-    return re.fullmatch(".*".join(map(re.escape, shown.split("…"))), found, re.DOTALL) is not None
+    return re.fullmatch(".*".join(map(re.escape, shown.strip().split("…"))), found.strip(), re.DOTALL) is not None
