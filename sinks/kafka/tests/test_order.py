@@ -59,7 +59,7 @@ def test_a_flush_that_fails_leaves_a_prefix_and_every_later_call_gives_the_reaso
         for number in range(1, 50):
             sink.emit(rows([0], walls=[number + 1]))
         for call in (sink.flush, sink.flush, lambda: sink.emit(rows([2]))):  # librdkafka may give some up in between
-            with pytest.raises(RetryableSinkError, match=r"Kafka has acknowledged no message for 2 s, \d+ waiting"):
+            with pytest.raises(RetryableSinkError, match=r"Kafka has acknowledged no message for 2 s; \d+ waiting"):
                 call()
         sink.close()
     finally:
