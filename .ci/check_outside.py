@@ -21,7 +21,7 @@ from pathlib import Path
 import check_wheels
 from check_wheels import ROOT, WHEELS
 
-QUICKSTART = {"postgres", "json", "cloudstorage", "kafka"}
+QUICKSTART = {"postgres", "avro", "json", "cloudstorage", "kafka"}
 """The components that README promises."""
 
 TIMEOUT_S = 900.0
