@@ -146,7 +146,7 @@ class JobClaims(Aggregate):
             return self._rested(connection, name) if state in RESTING else state
 
     def _rested(self, connection: sa.Connection, name: str) -> JobState:
-        """Do what waited until nothing of the job runs: define it again, let it run again. Return its state."""
+        """Do what waited until nothing of the job runs: alter its definition, let it run again. Return its state."""
         job = known_job(connection, name)
         if job.pending is not None:
             connection.execute(of_job(name).values(pending=None))

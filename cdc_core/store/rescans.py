@@ -1,4 +1,4 @@
-"""Which a rescan was requested: tables are to be read again, or read or not when they join a changefeed."""
+"""Which tables are to be read again, or read or not when they join a changefeed."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ class DeadLetter:
 class RescanRecord:
     """A rescan of `table`, its full name, or of all tables when that is None; with `where`, of what that selects.
 
-    `new_slot`: the source drops the history that it keeps for the changefeed, and keeps it again. `began` is None until
-    the rescan has begun; rows that were delivered before are at or below it, and later rows are above.
+    `new_slot`: the source drops the history that it keeps for the changefeed, and starts a new one. `began` is None
+    until the rescan has begun; rows that were delivered before are at or below it, and later rows are above.
     """
 
     number: int
