@@ -39,10 +39,14 @@ class Tree:
     def projects(self) -> dict[str, Path]:
         """Return the file that declares each distribution, by its name, in the order of uploading."""
         paths = [self.root / "pyproject.toml", *sorted(self.root.glob("*/*/pyproject.toml"))]
-        members = [path for path in paths if not path.parent.name.startswith("template")]
-        ours = {canonical(declared(path)["name"]): path for path in members}
+        templates = self.templates()
+        ours = {canonical(declared(path)["name"]): path for path in paths if path not in templates}
         needs = {name: {each for each, _ in requirements(path, extras=False)} for name, path in ours.items()}
         return {name: ours[name] for name in TopologicalSorter(needs).static_order() if name in ours}
+
+    def templates(self) -> list[Path]:
+        """Return the files that declare the templates of plugins, which are not uploaded."""
+        return sorted(self.root.glob("*/template*/pyproject.toml"))
 
     def version(self) -> str:
         return str(declared(self.root / "pyproject.toml")["version"])
@@ -50,16 +54,24 @@ class Tree:
     def prepare(self, version: str, date: str) -> None:
         """Write *version* wherever the tree has its present one, and the date into the changelog."""
         old = re.compile(rf"(?<![\d.]){re.escape(self.version())}(?![\d.])")
+        image = re.compile(rf"(?<=\bcdc-node:){re.escape(self.version())}(?!\.?\d)")
+        for path in sorted((self.root / "docs").rglob("*.md")):
+            path.write_text(image.sub(version, path.read_text()))
         for path in (*self.projects().values(), *sorted((self.root / "deploy").rglob("*.yaml"))):
             path.write_text(old.sub(version, path.read_text()))
         ours = "|".join(map(re.escape, self.projects()))
         release = Version(version)
-        for path in self.projects().values():
+        for path in (*self.projects().values(), *self.templates()):
             floors = re.compile(rf'("(?:{ours})(?:\[[\w,]+\])?>=)[\d.]+')
             path.write_text(floors.sub(rf"\g<1>{release.major}.{release.minor}", path.read_text()))
-        heading = re.compile(r"^## \S+ \(unreleased\)$", re.MULTILINE)
-        text, found = heading.subn(f"## {version} ({date})", self.changelog.read_text(), count=1)
-        self.changelog.write_text(text if found else text.replace("\n## ", f"\n## {version} ({date})\n\n## ", 1))
+        text, heading = self.changelog.read_text(), f"## {version} ({date})"
+        for earlier in (rf"{re.escape(version)} \(.+\)", r"\S+ \(unreleased\)"):
+            text, found = re.subn(rf"^## {earlier}$", heading, text, count=1, flags=re.MULTILINE)
+            if found:
+                break
+        else:
+            text = text.replace("\n## ", f"\n{heading}\n\n## ", 1)
+        self.changelog.write_text(text)
 
     def problems(self, *, released: bool) -> Iterator[str]:
         """Yield what keeps this tree from being released; without *released*, from being a version at all."""
@@ -68,6 +80,8 @@ class Tree:
         for name, path in projects.items():
             if (own := declared(path)["version"]) != version:
                 yield f"{name} has version {own}, cdc-core has {version}"
+        for path in (*projects.values(), *self.templates()):
+            name = canonical(declared(path)["name"])
             for other, required in requirements(path):
                 floor = next((each.version for each in required.specifier if each.operator == ">="), "0")
                 if other in projects.keys() - {name} and Version(floor).release[:2] != Version(version).release[:2]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +24,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def tree(release: ModuleType, tmp_path: Path) -> object:
     """What a release reads of the tree, in a repository of its own."""
-    wanted = ["pyproject.toml", "*/*/pyproject.toml", "CHANGELOG.md", "deploy/**/*.yaml"]
+    wanted = ["pyproject.toml", "*/*/pyproject.toml", "CHANGELOG.md", "deploy/**/*.yaml", "docs/**/*.md"]
     for path in {path for pattern in wanted for path in ROOT.glob(pattern)}:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -48,6 +49,9 @@ def test_a_prepared_and_tagged_tree_can_be_released(tree: ModuleType) -> None:
     assert "## 1.20.3 (2027-01-31)\n" in tree.changelog.read_text()
     assert "version: 1.20.3\nappVersion: 1.20.3" in tree.chart.read_text()
     assert '"cdc-core>=1.20"' in (tree.root / "sinks" / "kafka" / "pyproject.toml").read_text()
+    assert '"cdc-conformance>=1.20"' in (tree.root / "plugins" / "template" / "pyproject.toml").read_text()
+    for path in ("docs/deploy.md", "deploy/kubernetes/nodes.yaml"):
+        assert set(re.findall(r"cdc-node:([\d.]+)", (tree.root / path).read_text())) == {"1.20.3"}
     assert list(tree.problems(released=True)) == ["files are not committed", "the commit has no tag v1.20.3"]
     commit(tree.root, "v1.20.3")
     assert list(tree.problems(released=True)) == []
@@ -59,16 +63,26 @@ def test_a_version_after_a_release_has_a_section_of_its_own(tree: ModuleType) ->
     assert tree.changelog.read_text().startswith("# Changelog\n\n## 1.0.1 (2027-02-01)\n\n## 1.0.0 (2027-01-31)\n")
 
 
+def test_a_version_that_is_prepared_twice_has_one_section(tree: ModuleType) -> None:
+    tree.prepare("1.0.0", "2027-01-31")
+    once = tree.changelog.read_text()
+    tree.prepare("1.0.0", "2027-02-01")
+    assert tree.changelog.read_text() == once.replace("1.0.0 (2027-01-31)", "1.0.0 (2027-02-01)")
+
+
 def test_what_is_wrong_is_named(tree: ModuleType) -> None:
     kafka = tree.root / "sinks" / "kafka" / "pyproject.toml"
     kafka.write_text(
         kafka.read_text().replace('version = "0.1.0"', 'version = "0.2.0"').replace("core>=0.1", "core>=0.2")
     )
+    template = tree.root / "plugins" / "template" / "pyproject.toml"
+    template.write_text(template.read_text().replace("conformance>=0.1", "conformance>=0.0"))
     tree.changelog.write_text("# Changelog\n\n## 0.2.0 (unreleased)\n")
     tree.chart.write_text("version: 0.1.0\nappVersion: 0.0.9\n")
     assert list(tree.problems(released=False)) == [
         "cdc-sink-kafka has version 0.2.0, cdc-core has 0.1.0",
         "cdc-sink-kafka requires cdc-core>=0.2; require cdc-core>=0.1",
+        "cdc-sink-template requires cdc-conformance>=0.0; require cdc-conformance>=0.1",
         "the first section of CHANGELOG.md is not that of 0.1.0",
         "deploy/helm/cdc/Chart.yaml has another version than 0.1.0",
     ]
