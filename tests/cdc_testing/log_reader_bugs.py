@@ -6,18 +6,12 @@ Some are of the planner's process, which has the sessions, and some of the task'
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import pyarrow as pa
-from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.log_ahead import _Session as AheadSession
 from cdc_rangefeed_postgres.log_session import LogSession, Piece
-from cdc_rangefeed_postgres.log_slice import LogSlice
-
-from cdc_core import RetryableRangefeedError
 
 Patch = Callable[[Any, str, Any], None]
 Pieces = Iterator[Any]
@@ -74,46 +68,6 @@ def _without_the_first(pieces: Pieces) -> Pieces:
         found = found or len(piece.offsets) > 1
 
 
-def _ended_is_complete(patch: Patch) -> None:
-    for session, name in ((LogSession, "_give"), (AheadSession, "_take")):
-
-        def give(self: Any, *arguments: Any, honest: Any) -> Any:
-            try:
-                return honest(self, *arguments)
-            except RetryableRangefeedError:
-                return None
-
-        patch(session, name, _method(give, honest=getattr(session, name)))
-
-
-def _method(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
-    """Return *function* as one that classes take for a method."""
-    bound = partial(function, **fixed)
-    return lambda *arguments: bound(*arguments)
-
-
-def _by_sql_after_a_part(patch: Patch) -> None:
-    def from_session(slice_: LogSlice) -> Generator[pa.RecordBatch, None, bool]:
-        try:
-            yield from log_slice.slice_from(slice_.session, slice_.start, slice_.end)
-        except OSError:
-            return False
-        return True
-
-    patch(log_slice, "_from_session", from_session)
-
-
-def _stale_shapes(patch: Patch) -> None:
-    honest = LogSession._drop
-
-    def drop(self: LogSession) -> None:
-        known = dict(self._known)
-        honest(self)
-        self._known = self._known | known
-
-    patch(LogSession, "_drop", drop)
-
-
 def _forgets_what_it_dropped(patch: Patch) -> None:
     honest = LogSession._drop
 
@@ -125,34 +79,6 @@ def _forgets_what_it_dropped(patch: Patch) -> None:
     patch(LogSession, "_drop", drop)
 
 
-def _complete_with_the_beginning(patch: Patch) -> None:
-    honest = LogSession._take
-
-    def take(self: LogSession, message: memoryview) -> None:
-        honest(self, message)
-        self._seen = max(self._seen, self._final + 1)
-
-    patch(LogSession, "_take", take)
-
-
-def _any_end(patch: Patch) -> None:
-    honest = AheadSession.continues, AheadSession.slice
-
-    def first(self: AheadSession, start: int, end: int) -> tuple[int, int]:
-        return next(((each.start, each.end) for each in self._ranges if each.start == start), (start, end))
-
-    def continues(self: AheadSession, payload: LogSlice) -> bool:
-        return honest[0](self, payload) or (
-            not self.failed and bool(self._ranges) and self._ranges[0].start == payload.start
-        )
-
-    def slice_(self: AheadSession, start: int, end: int) -> Pieces:
-        return honest[1](self, *first(self, start, end))
-
-    patch(AheadSession, "continues", continues)
-    patch(AheadSession, "slice", slice_)
-
-
 BUGS = {
     "a-row-short": Bug(
         mistake="each part of a slice lacks its last row", put=lambda patch: _given(patch, _without_the_last_row)
@@ -161,23 +87,8 @@ BUGS = {
     "begins-late": Bug(
         mistake="a slice begins behind its first part", put=lambda patch: _given(patch, _without_the_first)
     ),
-    "ended-is-complete": Bug(mistake="a session that has ended says that a slice is complete", put=_ended_is_complete),
-    "by-sql-after-a-part": Bug(
-        mistake="what a session has given only in part is read by SQL behind that", put=_by_sql_after_a_part
-    ),
-    "stale-shapes": Bug(
-        mistake="a slice begins with the first shape of a table, not the last", put=_stale_shapes, readers=("kept",)
-    ),
     "forgets-what-it-dropped": Bug(
         mistake="a slice is given again without what was dropped of it", put=_forgets_what_it_dropped, readers=("kept",)
-    ),
-    "complete-with-the-beginning": Bug(
-        mistake="a slice is complete when its last transaction begins",
-        put=_complete_with_the_beginning,
-        readers=("kept",),
-    ),
-    "any-end": Bug(
-        mistake="a session gives a slice that ends elsewhere than the step", put=_any_end, readers=("ahead",)
     ),
 }
 """By name."""
