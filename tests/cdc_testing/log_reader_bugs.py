@@ -1,7 +1,4 @@
-"""Mistakes that what reads PostgreSQL's log for the tasks could make, each of a few lines, to be put in by name.
-
-Some are of the planner's process, which has the sessions, and some of the task's, which asks them: see `put`.
-"""
+"""Mistakes that a session which reads PostgreSQL's log for tasks could make, each of a few lines, put in by name."""
 
 from __future__ import annotations
 
