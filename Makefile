@@ -8,7 +8,7 @@ PACKAGES := cdc_core $(wildcard */*/src)
 
 # Processes share the tests by file. When one dies, for example because a test hangs, the run stops.
 PYTEST := $(PYTHON) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-SERVERS := $(READY) maven azurite deploy-tools spark-archive
+SERVERS := $(READY) maven azurite spark-archive
 
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,10 +32,10 @@ test: $(SERVERS)
 	$(PYTEST) -n 3 -m "not slow" $(if $(COSTS),--costs)
 
 # The tests marked `slow` only, likewise.
-test-slow: $(SERVERS)
+test-slow: $(SERVERS) deploy-tools
 	$(PYTEST) -n 3 -m slow
 
-test-all: $(SERVERS)
+test-all: $(SERVERS) deploy-tools
 	$(PYTEST) -n 2
 
 # Compares what the last runs of the tests took with the budgets of the files.

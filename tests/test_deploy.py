@@ -105,6 +105,7 @@ def test_hadolint_has_nothing_to_complain_about() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_the_compose_file_is_valid() -> None:
     schema = json.loads((tools() / "compose-spec.json").read_text())
     jsonschema.validate(COMPOSE, schema)

@@ -30,6 +30,8 @@ from cdc_core.web.address import Address
 from cdc_core.web.endpoint import Role
 from cdc_core.web.endpoints import ready_endpoint
 
+pytestmark = pytest.mark.slow  # helm is built first
+
 Manifest = dict[str, Any]
 
 CHART = DEPLOY / "helm" / "cdc"
