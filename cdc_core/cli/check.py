@@ -103,13 +103,16 @@ class Report:
 def check_report(
     session: CliSession,
     feed: ResolvedChangefeed,
-    here: Locality,
+    here: Locality | None,
     progress: ProgressStore | None,
     *,
     by_file: bool,
     as_json: bool,
 ) -> Report:
-    """Check a changefeed and return what was found; print it at once unless *as_json*."""
+    """Check a changefeed and return what was found; print it at once unless *as_json*.
+
+    Without *here*, this process is not to run it, and its locality is not checked.
+    """
     schemas: list[TableSchema] = []
     parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = []
     if progress is not None:
@@ -142,7 +145,7 @@ def check_report(
         what = " ".join(filter(None, ("" if component is None else component.name, place)))
         rarer = feed.rarer_marks() if part == "sink" else None
         report.add(part, what, found, notes=[*notes, *([rarer] if rarer else [])], is_checked=known)
-    if feed.options.execution_locality is not None:
+    if here is not None and feed.options.execution_locality is not None:
         found = ""
         try:
             pin(feed, here)

@@ -23,7 +23,6 @@ from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.located import Named, progress_at, resolved, state_of
 from cdc_core.cli.show import since_of
 from cdc_core.errors import ConfigError
-from cdc_core.locality import Locality
 from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
 from cdc_core.store.job_values import JobRecord
@@ -171,7 +170,7 @@ class Tools:
         feed, _, url = self._of(name).resolved()
         by_file = self._named.store is None
         with progress_at(url) as progress:
-            return check_report(self.session, feed, Locality(), progress, by_file=by_file, as_json=True).to_json()
+            return check_report(self.session, feed, None, progress, by_file=by_file, as_json=True).to_json()
 
     def _of(self, name: str) -> Named:
         """Return the changefeed, defined in the store or in the file."""

@@ -165,6 +165,14 @@ def test_a_diagnosis_checks_source_and_sink_when_asked(store: ProgressStore, fil
     assert "hunter2" not in str(found)
 
 
+def test_a_diagnosis_leaves_the_locality_of_a_job_to_its_nodes(store: ProgressStore, file: Any, cdc: Cdc) -> None:
+    file.write_text(file.read_text() + 'execution_locality = "region=eu"\n')
+    store.nodes.join(node("one", "region=eu"), lease_s=600)
+    cdc("create", file)
+    checks = asked(server(store=store.url), "diagnose", name="orders", connect=True)["checks"]
+    assert (checks["ok"], [part["part"] for part in checks["parts"]]) == (True, ["source", "encoder", "sink"])
+
+
 def test_jobs_are_paused_resumed_and_restarted_with_the_refusals_of_the_service(store: ProgressStore) -> None:
     one = created(store)
     changing = server(store=store.url, allow_changes=True)
