@@ -12,6 +12,7 @@ from cdc_core.changefeeds.tracing import standing_text
 from cdc_core.store.job_values import RESTING, JobRecord
 from cdc_core.store.liveness import DONE
 from cdc_core.store.reports import Report, report
+from cdc_core.store.verbs import RULES
 from cdc_core.telemetry.status import shown_moment
 
 
@@ -76,7 +77,7 @@ def _of_run(found: Report) -> Iterator[Cause]:
     start = "start it with `cdc run`"
     if found.known.paused is not None:
         what = f"it is paused: {found.known.paused.reason}"
-        yield Cause(what=what, remedy=f"once the cause is fixed, `cdc resume {name}`")
+        yield Cause(what=what, remedy=f"once the cause is fixed, `cdc resume FILE {name}`")
     elif found.state == "failed":
         yield Cause(what=str(values.get("error") or "its run failed"), remedy=f"fix the cause, then {start}")
     elif found.state == "silent" and found.status is not None:
@@ -125,7 +126,10 @@ def _of_any(found: Report) -> Iterator[Cause]:
         yield Cause(what=f"the source has not released history after the last {steps}, and may run out of disk")
     if found.dead_letters:
         what = f"{found.dead_letters:,} rows are among the dead letters"
-        yield Cause(what=what, remedy=f"fix the cause, pause it, then `cdc replay-dead-letters {name}`")
+        replay = f"pause it, then `cdc replay-dead-letters {name}`"
+        if found.job is None:
+            replay = RULES["replay"].for_runs.format(name=name)
+        yield Cause(what=what, remedy=f"fix the cause, {replay}")
 
 
 def _waits(found: Report) -> str:

@@ -13,7 +13,7 @@ import pytest
 from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created, ended, paused_job, save
 from cdc_testing.pages import Page
-from cdc_testing.stored import die, node
+from cdc_testing.stored import die, node, progress
 from mcp import Client
 from mcp.server import MCPServer
 from mcp_types import TextContent, TextResourceContents
@@ -24,9 +24,10 @@ from cdc_core.cli.located import Named
 from cdc_core.cli.mcp_server import server_of
 from cdc_core.cli.mcp_tools import Tools
 from cdc_core.cli.session import CliSession
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import DeadLetter, ProgressStore
 from cdc_core.store.verbs import RULES
 from cdc_core.telemetry.status import Retrying
+from cdc_core.timestamp import Timestamp
 
 CHANGING = {name for rule in RULES.values() for name in rule.tools}
 
@@ -149,8 +150,13 @@ def test_a_changefeed_of_cdc_run_is_diagnosed(file: Any, store: ProgressStore, c
     store.claims.pause_run("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
     assert causes()[0] == {
         "what": "it is paused: a row was refused",
-        "remedy": "once the cause is fixed, `cdc resume orders`",
+        "remedy": "once the cause is fixed, `cdc resume FILE orders`",
     }
+    letter = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", error="no")
+    store.progress.save("orders", store.changefeeds.begin_attempt("orders"), progress(), dead_letters=[letter])
+    assert causes()[-1]["remedy"] == (
+        "fix the cause, stop the run, and then use `cdc replay-dead-letters orders --store DIR|URL`"
+    )
 
 
 def test_a_diagnosis_checks_source_and_sink_when_asked(store: ProgressStore, file: Any, cdc: Cdc) -> None:
