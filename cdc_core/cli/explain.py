@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -157,11 +158,15 @@ def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Mappin
         return found
 
 
+_OPENING_SPARK = Lock()
+"""Held while a session is open: a process has one JVM, which one thread at a time starts, uses and ends."""
+
+
 @contextmanager
 def _spark() -> Iterator[SparkHost]:
     with needing("pyspark", "py4j", otherwise="checking a query needs Spark: pip install 'cdc-core[spark]'"):
         from cdc_core.spark.host import SparkHost
-    with TemporaryDirectory(prefix="cdc-check-", ignore_cleanup_errors=True) as directory:
+    with _OPENING_SPARK, TemporaryDirectory(prefix="cdc-check-", ignore_cleanup_errors=True) as directory:
         host = SparkHost(_USER, {}, state_dir=Path(directory), temporary=True)
         try:
             yield host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,10 @@ _POLL_S = 0.2
 _MAX_EVENTS = 200
 _MAX_DIFFERENCES = 50
 _EVENTS_OF_A_DIAGNOSIS = 10
+
+
+_CHECKING = threading.Lock()
+"""Held during a check, which collects what the packages of components log in this process."""
 
 
 class Tools:
@@ -169,7 +174,7 @@ class Tools:
     def _checks(self, name: str) -> dict[str, Any]:
         feed, _, url = self._of(name).resolved()
         by_file = self._named.store is None
-        with progress_at(url) as progress:
+        with _CHECKING, progress_at(url) as progress:
             return check_report(self.session, feed, None, progress, by_file=by_file, as_json=True).to_json()
 
     def _of(self, name: str) -> Named:

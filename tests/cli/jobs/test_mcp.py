@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -19,6 +22,7 @@ from mcp.server import MCPServer
 from mcp_types import TextContent, TextResourceContents
 
 import cdc_core.cli.explain as explain_module
+import cdc_core.cli.mcp_tools as tools_module
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.located import Named
 from cdc_core.cli.mcp_server import server_of
@@ -219,6 +223,50 @@ def test_a_query_is_explained_that_of_the_changefeed_or_another(
     [table] = asked(of, "explain", name="orders", query="SELECT id FROM counter WHERE id > 5")["tables"]
     assert table["plans"] == ["Project [id]"]
     assert {"title": "columns that a scan reads, 1 of 2 columns", "lines": ["id"]} in table["sections"]
+
+
+class Alone:
+    """Waits, when it is called, whether another thread calls it meanwhile."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.calls, self.met = 0, False
+        self._result, self._both = result, threading.Barrier(2)
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        self.calls += 1
+        with suppress(threading.BrokenBarrierError):
+            self._both.wait(0.3)
+            self.met = True
+        return self._result
+
+
+def twice(of: MCPServer[Any], tool: str, **arguments: Any) -> None:
+    """Call *tool* twice at the same time."""
+
+    async def call() -> None:
+        async with Client(of) as client, anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(client.call_tool, tool, arguments)
+
+    anyio.run(call)
+
+
+def test_of_parallel_calls_one_at_a_time_uses_spark(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = Alone([])
+    monkeypatch.setattr(explain_module, "PlannedQueries", lambda *_, **__: SimpleNamespace(plans=planned))
+    monkeypatch.setattr("cdc_core.spark.host.SparkHost", Mock())
+    twice(server(file=file), "explain", name="orders", query="SELECT id FROM counter WHERE id > 5")
+    assert (planned.calls, planned.met) == (2, False)
+
+
+def test_of_parallel_calls_one_at_a_time_collects_notes(
+    store: ProgressStore, file: Any, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused_job(store, file, cdc)
+    checked = Alone(Mock())
+    monkeypatch.setattr(tools_module, "check_report", checked)
+    twice(server(store=store.url), "diagnose", name="orders", connect=True)
+    assert (checked.calls, checked.met) == (2, False)
 
 
 def test_documentation_is_found_and_every_page_is_a_resource(store: ProgressStore, cdc: Cdc) -> None:
