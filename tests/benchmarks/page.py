@@ -54,7 +54,7 @@ def _lines(run: Found, figures: Sequence[Found]) -> Iterator[str]:
         " same backlog, and they take turns."
     )
     yield ""
-    yield "| from the log | changes/s | ours is | with its start | ours is | memory | server's processor, s a million |"
+    yield "| from the log | changes/s | ours is | with its start | ours is | memory | server CPU, s per million |"
     yield "|---|---|---|---|---|---|---|"
     for what, place in ((FILES, "JSON files"), (KAFKA, "Kafka")):
         beside = _beside(figures, what)

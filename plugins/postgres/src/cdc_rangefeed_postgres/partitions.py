@@ -62,7 +62,7 @@ def with_present_partitions(
             continue
         parts = _with_rows(connection, table, new)
         if parts:
-            log.info("table %s: %s attached with rows, which are read", name, counted(len(parts), "partition"))
+            log.info("table %s: %s attached with rows; reading them", name, counted(len(parts), "partition"))
         if gone and removed == "keep":
             log.warning("table %s: %s removed; the rows stay at the sink", name, counted(len(gone), "partition"))
         elif gone:

@@ -136,7 +136,7 @@ class Flushes:
         readable.assert_arrived(second, after="the second flush of a slice returned and the process died")
 
     def test_several_flushes_of_a_slice_overwrite_nothing(self, readable: SinkRig) -> None:
-        """What one flush of a slice made durable stays there after the next one, and before what that one adds.
+        """What one flush of a slice made durable stays there after the next one, ahead of what the next one adds.
 
         The first flush uses up a name that is made of the slice alone. Count the flushes, and start again in `begin`.
         """

@@ -92,7 +92,7 @@ class Packaging:
         assert_light("sink", fresh.registration)
 
     def test_the_sink_imports_neither_pytest_nor_pyspark(self, fresh: SinkRig) -> None:
-        """Sink, resolved sink and destination run where no test framework is, and leave Spark to the engine."""
+        """Sink, resolved sink and destination work without a test framework installed and do not use Spark."""
         registration = fresh.registration
         assert_works_alone(registration.sink, registration.resolved_sink, registration.destination)
 

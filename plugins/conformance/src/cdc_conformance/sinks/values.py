@@ -44,7 +44,7 @@ class Values:
         _assert_unchanged(readable, batch)
 
     def test_nulls_arrive(self, readable: SinkRig) -> None:
-        """A row whose columns are all null, except the key, arrives like that: null is not an empty text or zero."""
+        """A row whose columns are all null, except the key, arrives with its nulls, not as empty texts or zeros."""
         _assert_unchanged(readable, rows(_KINDS, [Change({"id": number}) for number in range(3)]))
 
     def test_unicode_arrives_unchanged(self, readable: SinkRig) -> None:
