@@ -59,6 +59,7 @@ READING = {
     "check_new",
     "dead_letter_rows",
     "dead_letters",
+    "diagnose",
     "feed",
     "find_job",
     "identities",

@@ -81,4 +81,7 @@ def test_a_job_is_named_without_its_file(store: ProgressStore, file: Path, cdc: 
     assert cdc("create", file).out
     for command in (["rescan", "--all"], ["alter", "--add", "t"], ["drop", "--yes"], ["replay-dead-letters"]):
         told = cdc.sentence(command[0], file, *command[1:], "--state", file.parent / "nodes")
-        assert told == ("changefeed 'orders' is a job, whose definition is in the store; use --store DIR|URL orders")
+        assert told == (
+            "changefeed 'orders' is a job, whose definition is in the store; use --store DIR|URL orders"
+            " instead of its file"
+        )
