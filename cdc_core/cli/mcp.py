@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from typing import NoReturn
+
 import click
 
 from cdc_core.cli.located import Named, changefeed_command
@@ -11,7 +15,7 @@ from cdc_core.plugins.classes import needing
 
 @changefeed_command(has_file=False, has_name=False)
 @click.option("--allow-changes", is_flag=True, help="Also offer tools that pause, resume and restart changefeeds.")
-def mcp(named: Named, allow_changes: bool) -> int:
+def mcp(named: Named, allow_changes: bool) -> NoReturn:
     """Serve an assistant: list, explain and diagnose changefeeds as tools of the Model Context Protocol.
 
     The assistant's program starts this command and talks to it over standard input and output. Without
@@ -27,5 +31,14 @@ def mcp(named: Named, allow_changes: bool) -> int:
         from cdc_core.cli.mcp_server import server_of
     from cdc_core.cli.mcp_tools import Tools
 
-    server_of(Tools(named), allow_changes=allow_changes).run("stdio")
-    return 0
+    tools = Tools(named)
+
+    def end(number: int, _: object) -> None:
+        tools.end()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    server_of(tools, allow_changes=allow_changes).run("stdio")
+    tools.end()
+    os._exit(0)  # nobody waits for what a tool still reads

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from importlib.metadata import version
 from typing import Any
 
+from anyio import to_thread
 from mcp.server import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
@@ -39,22 +40,24 @@ def server_of(tools: Tools, *, allow_changes: bool) -> MCPServer[Any]:
     changing = [name for rule in RULES.values() for name in rule.tools] if allow_changes else []
     for name in (*_READ_ONLY, *changing):
         hints = ToolAnnotations(read_only_hint=name in _READ_ONLY, destructive_hint=False, idempotent_hint=True)
-        server.add_tool(_masked(tools, getattr(tools, name)), annotations=hints)
+        server.add_tool(_masked(tools, name), annotations=hints)
     for name, path in pages().items():
         of_page = server.resource(f"cdc-docs:///{name}", name=name, title=title_of(path), mime_type="text/markdown")
         of_page(partial(page_text, name))
     return server
 
 
-def _masked(tools: Tools, tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any] | CallToolResult]:
-    """Return *tool* without secrets in what it returns or says of an error."""
+def _masked(tools: Tools, name: str) -> Callable[..., Awaitable[dict[str, Any] | CallToolResult]]:
+    """Return the tool *name* without secrets in what it returns or says of an error. Nobody waits for it at the end."""
 
-    @wraps(tool)
-    def called(**arguments: Any) -> dict[str, Any] | CallToolResult:
+    @wraps(getattr(tools, name))
+    async def called(**arguments: Any) -> dict[str, Any] | CallToolResult:
+        own = tools.for_a_call()
+        tool = partial(getattr(own, name), **arguments)
         try:
-            found: dict[str, Any] = tools.session.masked_texts(tool(**arguments))
+            found: dict[str, Any] = own.session.masked_texts(await to_thread.run_sync(tool, abandon_on_cancel=True))
         except CdcError as error:
-            sentence = tools.session.masked(with_open_files_limit(str(error), error))
+            sentence = own.session.masked(with_open_files_limit(str(error), error))
             return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
         return found
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +52,22 @@ class Tools:
         if named.file is None and named.store is None:
             named = replace(named, store=state_of(Path(), named.state)[1], state=None)
         self._named = named
+        self._ended = threading.Event()
+        self._directories: set[Path] = set()
+        """Where audits that run have their files."""
+
+    def for_a_call(self) -> Tools:
+        """Return the tools of one call: commands in its answer are those of its changefeed."""
+        own = copy(self)
+        own.session = self.session.for_a_call()
+        own._named = replace(self._named, session=own.session)
+        return own
+
+    def end(self) -> None:
+        """Have traces end, and remove the files of audits. Called from any thread, and by handlers of signals."""
+        self._ended.set()
+        for directory in list(self._directories):
+            shutil.rmtree(directory, ignore_errors=True)
 
     def list_changefeeds(self) -> dict[str, Any]:
         """List all changefeeds with state, lag, last error and what continues them. Use it first, to learn the names.
@@ -119,8 +136,7 @@ class Tools:
             wanted = checked_key(key) if key else None  # a `str | None` would arrive as what it is in JSON
             asked = changefeeds.ask_trace(name, table=table, key=wanted, rows=rows, timeout=timeout)
             with Trace(changefeeds.store, asked) as traced:
-                while not traced.over:
-                    time.sleep(_POLL_S)
+                while not traced.over and not self._ended.wait(_POLL_S):
                     traced.poll()
             standing = standing_text(changefeeds.store, changefeeds.known(name))
         return {"changes": [shown_change(change) for change in traced.changes], "changefeed": standing}
@@ -132,9 +148,9 @@ class Tools:
         mark. Differing columns are named, their values are not shown.
         """
         feed, _, url = self._of(name).resolved()
-        with tempfile.TemporaryDirectory(prefix="cdc-audit-") as directory:
+        with self._directory() as directory:
             with progress_at(url) as progress:
-                found = audit(progress, feed, Path(directory), at=None, wait_s=wait_s, most_shown=_MAX_DIFFERENCES)
+                found = audit(progress, feed, directory, at=None, wait_s=wait_s, most_shown=_MAX_DIFFERENCES)
             differences = [
                 {
                     "table": each.table.full,
@@ -180,6 +196,15 @@ class Tools:
     def _of(self, name: str) -> Named:
         """Return the changefeed, defined in the store or in the file."""
         return replace(self._named, name=name) if self._named.store is None else replace(self._named, file=name)
+
+    @contextmanager
+    def _directory(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="cdc-audit-", ignore_cleanup_errors=True) as name:
+            self._directories.add(directory := Path(name))
+            try:
+                yield directory
+            finally:
+                self._directories.discard(directory)
 
     @contextmanager
     def _opened(self) -> Iterator[Changefeeds]:

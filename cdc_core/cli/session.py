@@ -7,7 +7,8 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, Self, TypeVar
 
 import click
 from rich.console import Console
@@ -41,6 +42,12 @@ class CliSession:
         self._filter = MaskingFilter()
         self.typed: dict[str, str] = {}
         """What people have typed for each changefeed: commands that are printed have it in place of `FILE NAME`."""
+
+    def for_a_call(self) -> Self:
+        """Return a session with the logs and secrets of this one, for which nothing was typed yet."""
+        other = copy(self)
+        other.typed = {}
+        return other
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
         """Mask *secrets* from now on. Called in any thread."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,6 +20,7 @@ from anyio import to_thread
 from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock, losing
+from cdc_testing.runs import eventually
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
@@ -131,3 +135,26 @@ def test_a_query_is_explained_with_the_plan_of_spark(engine: LocalEngine, tmp_pa
         assert "upper" in table["plans"][0]
 
     talk(tmp_path, conversation)
+
+
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM"])
+def test_it_ends_when_told_so_in_the_middle_of_a_trace(engine: LocalEngine, tmp_path: Path, how: str) -> None:
+    version = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    trace = {"name": "trace", "arguments": {"name": "orders", "timeout": "1h"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": version},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": trace},
+    ]
+    command = [sys.executable, "-m", "cdc_core", "mcp", str(tmp_path / "shop.toml"), "--state", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        for message in messages:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            server.stdin.flush()
+        eventually("the trace is asked for", lambda: bool(engine.store.traces.of("orders")))
+        if how == "SIGTERM":
+            server.terminate()
+        else:
+            server.stdin.close()
+        assert server.wait(60) == (0 if how == "end of input" else 128 + signal.SIGTERM)

@@ -28,6 +28,7 @@ from cdc_core.cli.located import Named
 from cdc_core.cli.mcp_server import server_of
 from cdc_core.cli.mcp_tools import Tools
 from cdc_core.cli.session import CliSession
+from cdc_core.errors import ConfigError
 from cdc_core.store.progress import DeadLetter, ProgressStore
 from cdc_core.store.verbs import RULES
 from cdc_core.telemetry.status import Retrying
@@ -285,6 +286,15 @@ def test_documentation_is_found_and_every_page_is_a_resource(store: ProgressStor
     listed, text = anyio.run(pages)
     assert listed == [f"cdc-docs:///{line.split()[0]}" for line in cdc("docs").out.splitlines()]
     assert text == cdc("docs", "errors").out
+
+
+def test_answers_name_no_changefeed_of_another_call(file: Any) -> None:
+    tools = Tools(Named.of(CliSession(), str(file), None, store=None))
+    own = tools.for_a_call()
+    with pytest.raises(ConfigError):
+        own.explain("orders")
+    assert own.session.masked("`cdc rescan FILE NAME`") != "`cdc rescan FILE NAME`"
+    assert tools.for_a_call().session.masked("`cdc rescan FILE NAME`") == "`cdc rescan FILE NAME`"
 
 
 def test_an_unknown_changefeed_or_store_is_one_sentence(store: ProgressStore, tmp_path: Any) -> None:
