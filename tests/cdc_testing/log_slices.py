@@ -29,7 +29,7 @@ def write(database: str, sql: Sql) -> None:
         sql.execute("UPDATE t SET n = %s WHERE id BETWEEN %s AND %s", [number, number * 7, number * 7 + 40])
         sql.execute("INSERT INTO u SELECT g + %s, repeat('y', 50) FROM generate_series(1, 30) g", [number * 100])
         if number % 20 == 0:
-            sql.execute("SELECT pg_log_standby_snapshot()")
+            sql.execute("SELECT pg_log_standby_snapshot()" if sql.info.server_version >= 160000 else "CHECKPOINT")
     with psycopg.connect(database) as large:
         for number in range(10):
             large.execute(

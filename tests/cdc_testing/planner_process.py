@@ -113,10 +113,6 @@ class Hosted:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + more_bytes
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
-    def peak_bytes(self) -> int:
-        """Return the most memory that the process has had."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
 
 def serve(requests: Any, answers: Any) -> None:
     """Carry out requests until there are no more. The first is what `Hosted` is made of."""

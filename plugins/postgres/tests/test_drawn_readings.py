@@ -26,7 +26,6 @@ from cdc_testing.log_reader_bugs import BUGS
 from cdc_testing.log_slices import by_sql, create_tables, items_of, same
 from cdc_testing.planner_process import PlannerProcess, Settings
 from cdc_testing.postgres import Sql, table_of
-from cdc_testing.runs import eventually
 
 from cdc_core import RetryableRangefeedError, Slice
 
@@ -57,7 +56,6 @@ _WIDTH = 1500
 """Wider values would be compressed in the log."""
 _MOST_ATTEMPTS = 20
 _MOST_SEEDS = 6
-_MUCH = {"kept": 31 * MB, "ahead": 80 * MB}
 _DIFFERS = "a slice differs from what SQL gives"
 
 
@@ -324,34 +322,3 @@ def test_each_mistake_of_a_session_is_found(postgres_server: EmbeddedPostgres, b
                 print(f"seed {seed}: {error}")
                 return
     pytest.fail(f"not found: {BUGS[bug].mistake}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("reader", "step_bytes", "waiting"),
-    [("kept", 30 * MB, "_kept._socket.session._ahead_bytes"), ("ahead", 128 * MB, "_ahead._socket.session._bytes")],
-)
-def test_the_planner_takes_less_than_256_mb_while_much_waits(
-    database: str, sql: Sql, reader: str, step_bytes: int, waiting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = {f"kept_log.{name}": value for name, value in SOON.items()} if reader == "kept" else {}
-    monkeypatch.setattr(PostgresParts, "open_planner", lambda parts: PlannerProcess(parts.context, kept))
-    create_tables(sql)
-    sql.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
-    with caught_up(database, "t", "u", bytes_=step_bytes) as feed, closing(psycopg.connect(database)) as writer:
-        history = History(feed, writer, sql, random.Random(0))
-        history.hold()
-        if reader == "kept":
-            eventually("a session", history.names_a_session)
-        for first in range(10_000, 24_000, 1000):
-            rows = "INSERT INTO t SELECT g, 0, repeat('x', 20000) FROM generate_series(%s::int, %s) g"
-            sql.execute(rows, [first, first + 999])
-        slice_ = feed.slices()[0]
-        assert slice_.payload.session
-        with closing(PostgresReader(feed.context)) as task:
-            for _ in task.read(slice_):
-                pass
-        planner = feed._attempts.planner
-        assert isinstance(planner, PlannerProcess)
-        eventually("much to wait", lambda: planner.call(f"planner.{waiting}") > _MUCH[reader])
-        assert planner.call("peak_bytes") < 256 * MB
