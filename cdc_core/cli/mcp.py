@@ -41,4 +41,4 @@ def mcp(named: Named, allow_changes: bool) -> NoReturn:
         signal.signal(number, end)
     server_of(tools, allow_changes=allow_changes).run("stdio")
     tools.end()
-    os._exit(0)  # nobody waits for what a tool still reads
+    os._exit(0)  # without waiting for calls that still run

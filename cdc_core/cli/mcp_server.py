@@ -48,7 +48,7 @@ def server_of(tools: Tools, *, allow_changes: bool) -> MCPServer[Any]:
 
 
 def _masked(tools: Tools, name: str) -> Callable[..., Awaitable[dict[str, Any] | CallToolResult]]:
-    """Return the tool *name* without secrets in what it returns or says of an error. Nobody waits for it at the end."""
+    """Return the tool *name*, with secrets masked in its answers and errors. The server ends without waiting for it."""
 
     @wraps(getattr(tools, name))
     async def called(**arguments: Any) -> dict[str, Any] | CallToolResult:
