@@ -296,12 +296,12 @@ class Feed:
         raise AssertionError
 
     def patiently(self, what: str | Callable[[], str]) -> Iterator[None]:
-        """Yield until the caller stops. Fail when no step came for `patience_s`, or after very many steps.
+        """Yield until the caller stops. Fail when no step came for `patience_s`, or when very many took longer.
 
         *what* is the message of that failure, or a function that returns it.
         """
         begun, known, calls = len(self.steps), len(self.steps), 0
-        deadline = time.monotonic() + self.patience_s
+        deadline = enough = time.monotonic() + self.patience_s
         pause = threading.Event()
         while True:
             yield
@@ -312,7 +312,7 @@ class Feed:
                 break
             else:
                 pause.wait(_PAUSE_S)
-            if known - begun > _MOST_STEPS:
+            if known - begun > _MOST_STEPS and time.monotonic() > enough:
                 break
         token = None if self.saved is None else self.saved.token
         said = what if isinstance(what, str) else what()
