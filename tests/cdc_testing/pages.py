@@ -10,9 +10,17 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _ROOT = Path(__file__).resolve().parents[2]
+
+
+class Command(NamedTuple):
+    """What a page tells its reader to type: below which heading, and in which language."""
+
+    heading: str
+    language: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,16 @@ class Page:
     def blocks(self, language: str) -> list[str]:
         """Return the fenced blocks in *language*."""
         return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
+
+    def commands(self) -> list[Command]:
+        """Return the commands of the page in order: what follows a prompt, and whole blocks of SQL and of scripts."""
+        found: list[Command] = []
+        for section in re.split(r"(?m)^## ", f"\n{self.text}"):
+            heading, _, text = section.partition("\n")
+            for language, block in re.findall(r"(?m)^ *```(console|sql|sh)\n((?s:.*?))^ *```$", text):
+                typed = re.findall(r"(?m)^ *\$ ((?:.*\\\n)*.*)", block) if language == "console" else [block]
+                found.extend(Command(heading, language, each) for each in typed)
+        return found
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return the function *name* that a block of the page defines."""
