@@ -100,6 +100,11 @@ class Table:
         return next((columns for primary, _, _, columns, _ in self.indexes if primary), ())
 
     @property
+    def deferrable(self) -> bool:
+        """Whether several rows can have the same primary key until their transaction ends."""
+        return any(primary and not immediate for primary, _, immediate, _, _ in self.indexes)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """The columns that identify a row in the log: those of the identity index, otherwise of the primary key."""
         if self.identity == "i" and self.kind == "r":

@@ -76,6 +76,8 @@ class Changes:
     """For each row, its old tuple in the log, which may have the key only."""
     keys: tuple[pa.Array, ...]
     """The key columns, in key order."""
+    whole: bool
+    """Whether the old tuple of each update and delete is in the log, with all columns."""
 
 
 def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, diff: bool) -> Changes:
@@ -86,7 +88,8 @@ def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, di
     starts, kinds = messages.starts[indices], messages.kinds[indices]
     markers = messages.bytes[starts + (_TUPLE_AT - 1)]
     has_old = (kinds != _INSERT) & ((markers == _OLD) | (markers == _KEY))
-    if diff and ((kinds != _INSERT) & (markers != _OLD)).any():
+    whole = not ((kinds != _INSERT) & (markers != _OLD)).any()
+    if diff and not whole:
         name = version.schema.name
         raise TerminalRangefeedError(
             f"table {name}: the log does not have the old rows, which option 'diff' and cdc_prev in a"
@@ -131,6 +134,7 @@ def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, di
         after=np.where(gone, NONE, new_of[each]),
         before=np.where(ops == Op.INSERT, NONE, old_of[each]),
         keys=keys,
+        whole=whole,
     )
 
 

@@ -189,8 +189,7 @@ def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
             f"{where} has REPLICA IDENTITY USING INDEX, but the key of a partitioned table is its primary key. "
             f"Run ALTER TABLE {leaf.sql} REPLICA IDENTITY DEFAULT;"
         )
-    deferrable = any(primary and not immediate for primary, _, immediate, _, _ in table.indexes)
-    if leaf.identity == "d" and deferrable:
+    if leaf.identity == "d" and table.deferrable:
         raise ConfigError(
             f"{where} has a deferrable primary key, so its updates and deletes cannot be published. Run ALTER "
             f"TABLE {leaf.sql} REPLICA IDENTITY FULL;"

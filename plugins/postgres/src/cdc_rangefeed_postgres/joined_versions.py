@@ -12,13 +12,16 @@ from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples
 from cdc_rangefeed_postgres.fields import Ints
 from cdc_rangefeed_postgres.keys import Folded, fold
 from cdc_rangefeed_postgres.relations import shape
+from cdc_rangefeed_postgres.shared_keys import SharedKeys
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import fill_from_earlier, require_keys
 
 __all__ = ["folded_versions"]
 
 
-def folded_versions(parts: Iterable[Changes], transactions: Ints) -> Iterator[tuple[Changes, Folded]]:
+def folded_versions(
+    parts: Iterable[Changes], transactions: Ints, shared: SharedKeys
+) -> Iterator[tuple[Changes, Folded]]:
     """Yield the changes of each version, and those of them that are rows.
 
     *parts* are the versions of one table in log order, *transactions* has the transaction of each message. Changes are
@@ -30,11 +33,11 @@ def folded_versions(parts: Iterable[Changes], transactions: Ints) -> Iterator[tu
         require_keys(part)
         joined = _Joined.of(run[-1], part, transactions) if run else None
         if joined is None:
-            yield from _folded(run, transactions)
+            yield from _folded(run, transactions, shared)
             run, joined = [], _Joined(part, 0)
         fill_from_earlier(joined.changes)
         run.append(joined)
-    yield from _folded(run, transactions)
+    yield from _folded(run, transactions, shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class _Joined:
             after=_following(before.after, later.after, len(before.new)),
             before=_following(before.before, later.before, len(before.old)),
             keys=tuple(pa.concat_arrays(pair) for pair in zip(keys, later.keys, strict=True)),
+            whole=before.whole and later.whole,
         )
         return cls(changes, earlier.known if known else len(before.ops))
 
@@ -104,11 +108,20 @@ class _JoinedTuples(Tuples):
         return self._columns[index]
 
 
-def _folded(run: Sequence[_Joined], transactions: Ints) -> Iterator[tuple[Changes, Folded]]:
+def _folded(run: Sequence[_Joined], transactions: Ints, shared: SharedKeys) -> Iterator[tuple[Changes, Folded]]:
     if not run:
         return
     changes = run[-1].changes
-    folded = fold(changes.keys, transactions[changes.messages], changes.ops)
+    if changes.version.deferrable and changes.whole:
+        columns = changes.version.columns
+        known = [
+            index
+            for index, column in enumerate(columns)
+            if all(column in joined.changes.version.columns for joined in run)
+        ]
+        folded = shared.fold(changes, transactions[changes.messages], known)
+    else:
+        folded = fold(changes.keys, transactions[changes.messages], changes.ops)
     start = 0
     for joined in run:
         end = len(joined.changes.ops)

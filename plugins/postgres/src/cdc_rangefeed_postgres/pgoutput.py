@@ -16,6 +16,7 @@ from cdc_rangefeed_postgres.joined_versions import folded_versions
 from cdc_rangefeed_postgres.keys import Folded
 from cdc_rangefeed_postgres.relations import RelationTracker
 from cdc_rangefeed_postgres.scan_values import has_key_texts
+from cdc_rangefeed_postgres.shared_keys import SharedKeys
 from cdc_rangefeed_postgres.transaction_framing import Stamps, TransactionClock
 from cdc_rangefeed_postgres.truncation import Truncate, note_tables
 from cdc_rangefeed_postgres.types import TableVersion
@@ -40,8 +41,8 @@ class LogDecoder:
     Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
-    TRUNCATE, unless *truncate* is "keep", for a value that has no Arrow value, and for a log without a key or the old
-    rows that *diff* needs.
+    TRUNCATE, unless *truncate* is "keep", for a value that has no Arrow value, for a log without a key or the old
+    rows that *diff* needs, and as `SharedKeys.fold`.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class LogDecoder:
     ) -> None:
         self._clock = clock
         self._tracker = RelationTracker(versions)
+        self._shared = SharedKeys()
         self._diff = diff
         self._mvcc = mvcc
         self._lookup = lookup
@@ -82,6 +84,7 @@ class LogDecoder:
         if not np.isin(log.kinds, _KNOWN_KINDS).all():
             raise ContractError("plugin 'postgres': the log has a message of an unknown kind")
         stamps = self._clock.stamp(log)
+        self._shared.begin(int(stamps.transactions.max(initial=0)))
         kept = stamps.kept[stamps.transactions]
         self._note_truncated(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
@@ -90,7 +93,7 @@ class LogDecoder:
             (read_changes(log, indices, version, diff=self._diff) for version, indices in groups)
             for _, groups in tables
         )
-        folded_parts = chain.from_iterable(folded_versions(part, stamps.transactions) for part in parts)
+        folded_parts = chain.from_iterable(folded_versions(part, stamps.transactions, self._shared) for part in parts)
         for changes, folded in folded_parts:
             version, whole, wanted = changes.version, self._batch(changes, folded, stamps), folded.replaced
             if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:

@@ -157,6 +157,8 @@ class TableVersion:
     """Columns that follow those of `schema` in every row, and are null."""
     renamed: TableName | None = None
     """See `Table.renamed`."""
+    deferrable: bool = False
+    """See `Table.deferrable`."""
 
     def __post_init__(self) -> None:
         if [column.name for column in self.columns] != [column.name for column in self.schema.columns]:

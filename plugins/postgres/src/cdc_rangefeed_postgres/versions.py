@@ -281,7 +281,14 @@ def _make_version(
         for column in table.null_columns
         if column.name not in names
     )
-    return TableVersion(schema=schema, columns=columns, types=types, nulls=nulls, renamed=table.renamed)
+    return TableVersion(
+        schema=schema,
+        columns=columns,
+        types=types,
+        nulls=nulls,
+        renamed=table.renamed,
+        deferrable=table.deferrable,
+    )
 
 
 def _shape_of(version: TableVersion) -> str:
