@@ -93,6 +93,10 @@ FORMS = {
         "ALTER COLUMN name TYPE varchar(30)", "ALTER COLUMN amount TYPE numeric(8,2)"
     ),
     "RENAME COLUMN": alter("RENAME COLUMN v TO w"),
+    "RENAME COLUMN to the name that another column had": run(
+        "BEGIN; ALTER TABLE t RENAME v TO w; ALTER TABLE t RENAME n TO v; ALTER TABLE t RENAME w TO n; COMMIT",
+        before=added("n int NOT NULL DEFAULT 7"),
+    ),
     "RENAME COLUMN of a column of the key": alter("RENAME COLUMN id TO no"),
     "ALTER COLUMN … SET DEFAULT": alter("ALTER COLUMN v SET DEFAULT 5"),
     "ALTER COLUMN … DROP DEFAULT": alter("ALTER COLUMN v DROP DEFAULT"),
@@ -219,6 +223,11 @@ FORMS = {
     "ALTER TYPE … OWNER TO": run("ALTER TYPE mood OWNER TO other", before=(ROLE, *ENUM)),
     "ALTER TYPE … RENAME VALUE": run("ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'", before=ENUM),
     "ALTER TYPE … ADD ATTRIBUTE": run("ALTER TYPE size ADD ATTRIBUTE d int", before=COMPOSITE),
+    "ALTER TYPE … RENAME ATTRIBUTE to the name that another one had": run(
+        "BEGIN; ALTER TYPE size RENAME ATTRIBUTE w TO x; ALTER TYPE size RENAME ATTRIBUTE h TO w;"
+        " ALTER TYPE size RENAME ATTRIBUTE x TO h; COMMIT",
+        before=COMPOSITE,
+    ),
     "ALTER TYPE … RENAME ATTRIBUTE": run("ALTER TYPE size RENAME ATTRIBUTE w TO x", before=COMPOSITE),
     "ALTER TYPE … DROP ATTRIBUTE": run("ALTER TYPE size DROP ATTRIBUTE w", before=COMPOSITE),
     "ALTER TYPE … ALTER ATTRIBUTE … TYPE": run("ALTER TYPE size ALTER ATTRIBUTE w TYPE bigint", before=COMPOSITE),

@@ -8,7 +8,8 @@ What is compared, for each table:
     a new attribute      a column was added. Rows that exist have a value in it when pg_attribute.atthasmissing says so,
                          or when the table was rewritten
     a code per attribute its name and its type; an attribute that was dropped, or is generated and not published, is
-                         not in the log. Rows of the log can have a column that was added and dropped since
+                         not in the log. Rows of the log can have a column that was added and dropped since. A column
+                         that takes the name of another one has other values than rows that exist have by this name
     the file of a leaf   the table was rewritten: by ALTER TABLE when an attribute changed as well, otherwise by
                          VACUUM FULL, CLUSTER and the like, which change no value, or by TRUNCATE
     the columns' types   a value of an enum was renamed, or an attribute of a composite type changed
@@ -264,12 +265,15 @@ def _changes(
     def note(kind: ShapeChange, what: str) -> None:
         changes.append(SchemaChange(table=table.name.qualified, kind=kind, what=what))
 
-    added = [name for name, code, _ in attributes[len(old) :] if code not in (_DROPPED, _GENERATED)]
+    taken = {code[:_CODE] for code in old} - {_DROPPED[:_CODE], _GENERATED[:_CODE]}
+    added = {name: code for name, code, _ in attributes[len(old) :] if code not in (_DROPPED, _GENERATED)}
     if added:
         leaves = [leaf.oid for leaf in table.leaves]
         filled = set(added) if rewritten else {row[0] for row in connection.execute(_FILLED, [leaves])}
-        for name in added:
-            if name in filled:
+        for name, code in added.items():
+            if code[:_CODE] in taken:
+                note(ShapeChange.COLUMN_FILLED, f"another column {name} was added")
+            elif name in filled:
                 note(ShapeChange.COLUMN_FILLED, f"column {name} was added with a value for rows that exist")
             else:
                 note(ShapeChange.COLUMN_ADDED, f"column {name} was added")
@@ -285,6 +289,8 @@ def _changes(
             note(ShapeChange.COLUMN_FILLED, f"column {name} is in the log now")
         elif code == _GENERATED:
             note(ShapeChange.COLUMN_DROPPED, f"column {name} is no longer in the log")
+        elif was[:_CODE] != code[:_CODE] and code[:_CODE] in taken:
+            note(ShapeChange.VALUES_CHANGED, f"another column was renamed to {name}")
         elif was[:_CODE] != code[:_CODE]:
             note(ShapeChange.COLUMN_RENAMED, f"a column was renamed to {name}")
         if code not in (_DROPPED, _GENERATED) and was != _GENERATED and was[_CODE:] != code[_CODE:]:

@@ -92,10 +92,13 @@ def member_changes(before: str, members: Sequence[Member]) -> Iterator[tuple[Sha
     codes = [before[at : at + 3 * _CODE] for at in range(0, len(before), 3 * _CODE)]
     names = {code[: 2 * _CODE]: code[2 * _CODE :] for code in codes}
     owners = {code[:_CODE] for code in codes}
+    taken = {code[:_CODE] + code[2 * _CODE :] for code in codes}
     for member in members:
         code = member.code
         was, now = names.get(code[: 2 * _CODE]), code[2 * _CODE :]
-        if was is None:
+        if was != now and member.kind == "c" and not member.dropped and code[:_CODE] + now in taken:
+            yield ShapeChange.VALUES_CHANGED, f"another attribute of type {member.type} is called {member.name} now"
+        elif was is None:
             if member.kind == "c" and not member.dropped and code[:_CODE] in owners:
                 yield ShapeChange.COLUMN_ADDED, f"attribute {member.name} was added to type {member.type}"
         elif was != now and member.dropped:
