@@ -25,8 +25,6 @@ pytest_plugins = [
     "cdc_testing.fixtures",
     "cdc_testing.shared_servers",
     "cdc_testing.kafka_fixtures",
-    "cdc_testing.store_fixtures",
-    "cdc_testing.counts",
     "cdc_testing.webhook_server",
 ]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ import pytest
 import yaml
 from cdc_testing.imports import ROOT
 from cdc_testing.pages import Page
-from cdc_testing.promtool import check_expressions, promtool
 from cdc_testing.stored import DEFINITION, progress
 
 from cdc_core.changefeeds.service import Changefeeds
@@ -20,6 +21,27 @@ from cdc_core.locality import Locality
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.metrics import METRICS, SOURCE_BYTES, STATE, labels_of
 from cdc_core.web.watched import Watched
+
+
+@functools.cache
+def _program() -> str:
+    done = subprocess.run([ROOT / ".ci" / "promtool"], capture_output=True, text=True)
+    assert done.returncode == 0, f"promtool is missing: {done.stderr}install Debian's package prometheus"
+    return done.stdout.strip()
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run promtool and return what came of it."""
+    return subprocess.run([_program(), *arguments], capture_output=True, text=True)
+
+
+def check_expressions(expressions: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+    """Have *expressions* parsed, as rules of a file in *directory*."""
+    rules = [{"record": f"parsed:{number}", "expr": text} for number, text in enumerate(expressions)]
+    file = directory / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "parsed", "rules": rules}]}))
+    return promtool("check", "rules", file)
+
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "dashboard.json").read_text())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import httpx2
-from cdc_testing.connect_shapes import seen
+from cdc_testing.connect_sides import seen
 
 _BODY = {"Content-Type": "application/json"}
 _TEXT = {"Content-Type": "text/plain"}

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 import pytest
@@ -15,7 +15,9 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing import spark_archive
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import grant_database
+from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.object_stores import Azurite, FakeGcs, SeaweedFS
 from cdc_testing.versions import UnavailableError, binaries_of
 
 if TYPE_CHECKING:
@@ -118,3 +120,64 @@ def postgres_version() -> Iterator[Callable[[int], EmbeddedPostgres]]:
             return servers[major]
 
         yield server_of
+
+
+__all__: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedFS]:
+    """An S3 store for the whole session. Tests that change it restore it, or start their own."""
+    with SeaweedFS() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_gate() -> Iterator[GcsGate]:
+    """A Google Cloud Storage that checks tokens, for the whole session."""
+    with FakeGcs() as server, GcsGate(server) as gate:
+        yield gate
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """An Azure Blob Storage for the whole session."""
+    with Azurite() as server:
+        yield server
+
+
+_PROPERTY = "counts"
+
+
+class Counts(Protocol):
+    """Takes note of numbers by name: `counts(rows=17, kills=3)`."""
+
+    def __call__(self, **numbers: int) -> None: ...
+
+
+@pytest.fixture
+def counts(record_property: Callable[[str, object], None]) -> Counts:
+    """Numbers given to this stand in the log's summary, one line for each test."""
+
+    def note(**numbers: int) -> None:
+        record_property(
+            _PROPERTY, ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in numbers.items())
+        )
+
+    return note
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests counted."""
+    lines = [
+        f"{report.nodeid.rpartition('/')[2]}: {value}"
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if getattr(report, "when", None) == "call"
+        for name, value in report.user_properties
+        if name == _PROPERTY
+    ]
+    if lines:
+        terminalreporter.section("counts")
+        for line in lines:
+            terminalreporter.write_line(line)

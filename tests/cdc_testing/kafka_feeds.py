@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_testing.bank import Faithful, assert_faithful_kafka
-from cdc_testing.counts import Counts
+from cdc_testing.fixtures import Counts
 from cdc_testing.kafka_following import Follower
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed

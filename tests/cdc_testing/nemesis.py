@@ -17,7 +17,6 @@ from cdc_testing.documented_role import documented
 from cdc_testing.engine_bugs import installed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.nemesis_database import NemesisDatabase
-from cdc_testing.nemesis_engine import nemesis_spark
 from cdc_testing.nemesis_events import (
     AddColumn,
     AwaitFault,
@@ -42,7 +41,7 @@ from cdc_testing.nemesis_events import (
     Transact,
     Write,
 )
-from cdc_testing.nemesis_feed import NemesisFeed, TroubleError
+from cdc_testing.nemesis_feed import NemesisFeed, TroubleError, nemesis_spark
 from cdc_testing.nemesis_script import PATTERN, Script
 from cdc_testing.nemesis_watch import Watch
 

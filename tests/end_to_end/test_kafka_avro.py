@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cdc_testing.counts import Counts
 from cdc_testing.decoders import avro_decoder
+from cdc_testing.fixtures import Counts
 from cdc_testing.kafka_feeds import followed_feed
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import Message, read_topics

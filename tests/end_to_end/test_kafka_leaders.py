@@ -13,9 +13,8 @@ from cdc_conformance.validators import OrderValidator, VersionValidator, validat
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster, admin_client
 from cdc_testing.bank import TABLES, Bank, open_bank
-from cdc_testing.counts import Counts
 from cdc_testing.decoders import KEYED, json_decoder
-from cdc_testing.fixtures import fresh_database
+from cdc_testing.fixtures import Counts, fresh_database
 from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_reading import read_topics
 from cdc_testing.postgres import Sql, clock, writing

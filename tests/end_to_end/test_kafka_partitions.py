@@ -9,8 +9,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_testing.bank import TABLES, Bank, open_bank
-from cdc_testing.counts import Counts
-from cdc_testing.fixtures import fresh_database
+from cdc_testing.fixtures import Counts, fresh_database
 from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_following import Follower
 from cdc_testing.kafka_reading import add_partitions, create_topic

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cdc_testing.bank import TABLES, Bank, assert_faithful_messages, open_bank
 from cdc_testing.cloud_events import of_request
-from cdc_testing.counts import Counts
+from cdc_testing.fixtures import Counts
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
 from cdc_testing.webhook_server import WebhookServer

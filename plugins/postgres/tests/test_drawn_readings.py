@@ -22,9 +22,8 @@ from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_testing.feeding import Feed, PostgresParts, caught_up
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.kept_session import KB, MB, SOON
-from cdc_testing.log_reader_bugs import BUGS
 from cdc_testing.log_slices import by_sql, create_tables, items_of, same
-from cdc_testing.planner_process import PlannerProcess, Settings
+from cdc_testing.planner_process import BUGS, PlannerProcess, Settings
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import RetryableRangefeedError, Slice

@@ -12,8 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from cdc_testing.connect_requests import conversation
-from cdc_testing.connect_shapes import differences
-from cdc_testing.connect_sides import ConnectWorker, Original, ours
+from cdc_testing.connect_sides import ConnectWorker, Original, differences, ours
 from cdc_testing.imports import ROOT
 from cdc_testing.kafka_fixtures import Kafka
 
