@@ -17,8 +17,8 @@ from pathlib import Path
 import click
 import pytest
 from cdc_sink_kafka.demo.certificates import Certificates, make_certificates
-from cdc_testing.engine import eventually
 from cdc_testing.pages import Page
+from cdc_testing.runs import eventually
 from cdc_testing.web_rig import TOKENS, Web, serving
 
 from cdc_core.cli.main import cdc, main
@@ -141,7 +141,7 @@ def proxied(tmp_path: Path, certificates: Certificates) -> Iterator[tuple[Web, i
         (tmp_path / "nginx.conf").write_text(f"{head}\nhttp {{ access_log off; {paths}\n{block} }}\n")
         process = subprocess.Popen([program, "-p", tmp_path, "-c", tmp_path / "nginx.conf"], stderr=sys.stderr)
         try:
-            eventually(lambda: listens(port), what="nginx listens")
+            eventually("nginx listens", lambda: listens(port))
             yield web, port
         finally:
             process.kill()
@@ -185,7 +185,7 @@ def test_clients_behind_the_proxy_of_the_page_have_a_rate_each(
     def status(source: str, **headers: str) -> int:
         return ask(port, certificates, "GET", "/view", headers, source=source)[0]
 
-    eventually(lambda: status("127.0.0.2") == 429, what="one client is told to come back later")
+    eventually("one client is told to come back later", lambda: status("127.0.0.2") == 429)
     assert status("127.0.0.3") == 401
     forged = [status("127.0.0.2", **{"X-Forwarded-For": f"192.0.2.{number}"}) for number in range(3)]
     assert 429 in forged

@@ -19,7 +19,7 @@ from typing import Any
 
 from cdc_testing import components
 from cdc_testing.components import encoder, rangefeed, sink
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 
 from cdc_core import errors
 from cdc_core.config.definition import changefeed_of
@@ -135,7 +135,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: node.drain())
 
     def tell() -> None:
-        eventually(lambda: host.stuck, what="a changefeed is stuck", within_s=60)
+        eventually("a changefeed is stuck", lambda: host.stuck, limit_s=60)
         print(json.dumps({"child": child.pid}), flush=True)
 
     threading.Thread(target=tell, daemon=True).start()

@@ -7,7 +7,6 @@ state, and the progress store in STORE if that is given, in a process that a tes
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -99,18 +98,6 @@ class Journal:
         if missing:
             faults.append(f"{len(missing)} never came, the first is {min(missing)}")
         return faults
-
-
-def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 400.0) -> Any:
-    """Return what *condition* returns as soon as that is true. Raises: AssertionError when it never is."""
-    deadline = time.monotonic() + within_s
-    while True:
-        looked_at = time.monotonic()
-        if value := condition():
-            return value
-        now = time.monotonic()
-        assert now < deadline, f"not within {within_s:.0f} s: {what}"
-        threading.Event().wait(max(0.02, min(1.0, 4 * (now - looked_at))))
 
 
 def run_feed(

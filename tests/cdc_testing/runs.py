@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import psutil
 from cdc_testing.documented_role import documented
@@ -23,6 +23,7 @@ from cdc_testing.processes import kill, runs_tasks
 from cdc_core.cli.located import STATE_DIRECTORY
 from cdc_core.cli.main import main
 
+T = TypeVar("T")
 LIMIT_S = 600.0
 
 
@@ -32,8 +33,8 @@ class Lender(Protocol):
     def lent(self) -> AbstractContextManager[None]: ...
 
 
-def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> None:
-    """Return as soon as *condition* holds. Raises: AssertionError saying *what* did not come.
+def eventually(what: str, condition: Callable[[], T], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> T:
+    """Return what *condition* returns as soon as that is true. Raises: AssertionError saying *what* did not come.
 
     Of a condition that is dear to look at, four fifths of the time are left to what it waits for.
     """
@@ -41,8 +42,8 @@ def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIM
     pause = threading.Event()
     while True:
         looked_at = time.monotonic()
-        if condition():
-            return
+        if found := condition():
+            return found
         now = time.monotonic()
         assert now < began + limit_s, f"waited {limit_s:.0f} s for {what}"
         pause.wait(max(look_s, min(1.0, 4 * (now - looked_at))))

@@ -11,7 +11,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
+from cdc_testing.runs import eventually
 
 from cdc_core import Timestamp
 from cdc_core.delivery.tracing import TraceRequest
@@ -150,11 +151,11 @@ def seen(channel: AttemptChannel) -> Activity:
 def test_a_task_that_is_stuck_is_seen_to_be_and_one_that_moves_is_not(channel: AttemptChannel) -> None:
     with channel.at_stages(SLICE, first=SINK):
         assert seen(channel).for_s == 0
-        eventually(lambda: seen(channel).for_s > 0.1, what="a task that is stuck")
+        eventually("a task that is stuck", lambda: seen(channel).for_s > 0.1)
         with stage(SOURCE):
             pass
         assert seen(channel).for_s == 0
-        eventually(lambda: seen(channel).for_s > 0.1, what="a task that is stuck again")
+        eventually("a task that is stuck again", lambda: seen(channel).for_s > 0.1)
     with channel.at_stages(SLICE, first=SINK):  # another task of the same process, as far as the first came
         assert seen(channel).for_s == 0
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 
 from cdc_core.engine.fencing import RunLock, at_work, is_idle
 from cdc_core.errors import RetryableError
@@ -82,7 +82,7 @@ def test_tasks_at_work_keep_the_next_run_waiting(tmp_path: Path, hold: Hold) -> 
     end(workers[0])
     assert not is_idle(path)
     end(workers[1])
-    eventually(lambda: is_idle(path), what="idle after both were killed")
+    eventually("idle after both were killed", lambda: is_idle(path))
 
 
 def test_asking_does_not_keep_tasks_from_work(tmp_path: Path) -> None:

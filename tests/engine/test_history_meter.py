@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
+from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 from cdc_testing.stored import DEFINITION, node, progress
 
@@ -102,7 +103,7 @@ def test_a_minute_belongs_to_the_one_who_begins_to_measure(store: ProgressStore)
     first, second = meter(store), meter(store)
     Script(directory(store, "orders")).order("hold-metrics")
     [thread] = first.tick()
-    eventually((directory(store, "orders") / "hold-metrics.held").exists, what="the first one measures")
+    eventually("the first one measures", (directory(store, "orders") / "hold-metrics.held").exists)
     assert measure(second) == 1
     assert retained(store) is None, "it was not asked twice"
     (directory(store, "orders") / "hold-metrics").unlink()
@@ -184,7 +185,7 @@ def test_an_attempt_that_begins_meanwhile_is_left_alone(store: ProgressStore, ca
     save(store, "orders")
     Script(directory(store, "orders")).order("hold-metrics")
     [thread] = meter(store).tick()
-    eventually((directory(store, "orders") / "hold-metrics.held").exists, what="it is measured")
+    eventually("it is measured", (directory(store, "orders") / "hold-metrics.held").exists)
     store.changefeeds.begin_attempt("orders")
     (directory(store, "orders") / "hold-metrics").unlink()
     thread.join(60)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 
 from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.errors import ConfigError, RetryableRangefeedError
@@ -78,7 +78,7 @@ def test_a_question_that_hangs_is_a_failure() -> None:
         probe.poll(7)
         clock.now += 61
         probe.poll(7)
-        eventually(lambda: probe._asking, what="the question")
+        eventually("the question", lambda: probe._asking)
         clock.now += 61
         with pytest.raises(RetryableRangefeedError, match="no answer"):
             probe.poll(7)

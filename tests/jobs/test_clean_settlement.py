@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
+from cdc_testing.runs import eventually
 from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.engine.attempt_progress import saved_steps
@@ -64,7 +65,7 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     running.start()
     assert host.asked.wait(400)
     one.drain()
-    eventually(lambda: one._running.by_name["t"].stop_requested, what="the node tells its run to stop")
+    eventually("the node tells its run to stop", lambda: one._running.by_name["t"].stop_requested)
     host.starts.set()
     running.join()
     found = store.jobs.find("t")

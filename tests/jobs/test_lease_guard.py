@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, plugins
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 from cdc_testing.stored import node
 
 from cdc_core.engine.ipc import lease_clock
@@ -34,11 +34,11 @@ def test_a_store_that_does_not_answer_holds_no_end_up(
     engine = open_engine(database)
     try:
         with bare_node(bare_settings(database, tmp_path / "one", lease="5s"), StuckHost(), plugins()):
-            eventually(store.nodes.living, what="a node", within_s=60)
+            eventually("a node", store.nodes.living, limit_s=60)
             with engine.begin() as connection:  # renewals and polls wait for this lock, for 30 s
                 connection.execute(sa.text("LOCK TABLE cdc_nodes IN ACCESS EXCLUSIVE MODE"))
-                eventually(lambda: LOST in caplog.text, what="the end", within_s=25)
-            eventually(lambda: AGAIN in caplog.text, what="the next session", within_s=60)
+                eventually("the end", lambda: LOST in caplog.text, limit_s=25)
+            eventually("the next session", lambda: AGAIN in caplog.text, limit_s=60)
     finally:
         engine.dispose()
         store.close()
@@ -51,10 +51,10 @@ def test_what_runs_goes_on_while_the_session_does(tmp_path: Path) -> None:
     lease = Lease(store, node("one"), lease_s=30, heartbeat_s=0.2)
     with lease.guarding(told.append, lambda: abandoned.append(lease.left_s)):
         first = lease.until
-        eventually(lambda: told and told[-1] > first, what="a longer lease")
+        eventually("a longer lease", lambda: told and told[-1] > first)
         assert not abandoned
         store.nodes.leave(lease.node.node_id)
-        eventually(lambda: abandoned, what="the end")
+        eventually("the end", lambda: abandoned)
     assert abandoned[0] <= 0
     assert told[-1] < lease_clock()
     lease.end(leave=False)
@@ -76,6 +76,6 @@ def test_a_renewal_that_comes_late_does_not_take_back_that_all_ends(
     lease = Lease(store, node("one"), lease_s=3, heartbeat_s=0.05)
     with lease.guarding(lambda _: None, abandoned.set):
         assert abandoned.wait(60)
-        eventually(lambda: lease.left_s > 2 or lease.left_s < 0, what="a late renewal")
+        eventually("a late renewal", lambda: lease.left_s > 2 or lease.left_s < 0)
         assert not lease.is_safe
     lease.end(leave=False)

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, create, plugins
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 from cdc_testing.stored import die, progress
 
 from cdc_core.changefeeds.service import Changefeeds
@@ -61,11 +61,11 @@ def test_a_plugin_that_fails_touches_no_other_job(
     create(store, "a", "frail")
     create(store, "b")
     with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins(broken=kind)):
-        eventually(lambda: found(store, "b").node, what="the other job is adopted")
-        eventually(lambda: "a" in problems(store), what="its problem is known")
+        eventually("the other job is adopted", lambda: found(store, "b").node)
+        eventually("its problem is known", lambda: "a" in problems(store))
         assert "the plugin is broken" in problems(store)["a"]
         create(store, "c")  # some polls later
-        eventually(lambda: found(store, "c").node, what="the next job is adopted")
+        eventually("the next job is adopted", lambda: found(store, "c").node)
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
     assert len([record for record in caplog.records if "job 'a' cannot run" in record.getMessage()]) == 1
 
@@ -79,7 +79,7 @@ def test_what_fails_after_the_adoption_hands_the_job_back(
     monkeypatch.setattr(Supervisor, "__init__", fail)
     create(store, "a")
     with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins()):
-        eventually(lambda: "a" in problems(store), what="its problem is known")
+        eventually("its problem is known", lambda: "a" in problems(store))
         assert problems(store)["a"] == "ValueError: no room for a"
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
     assert [event.reason for event in store.jobs.events("a")] == ["created", "adopted", "ValueError: no room for a"]
@@ -90,11 +90,11 @@ def test_a_job_that_no_node_can_run_can_be_canceled(store: ProgressStore, tmp_pa
     create(store, "b", owner="bob")
     settings = bare_settings(store.url, tmp_path / "one", owners="ann")
     with bare_node(settings, StuckHost(), plugins(broken="SystemExit")):
-        eventually(lambda: "a" in problems(store), what="its problem is known")
+        eventually("its problem is known", lambda: "a" in problems(store))
         for name in ("a", "b"):
             Changefeeds(store).cancel(name, "no longer needed")
         for name in ("a", "b"):
-            eventually(partial(has_ended, store, name), what="its end")
+            eventually("its end", partial(has_ended, store, name))
     reason = found(store, "a").reason or ""
     assert reason.startswith("what it created at its source frail:// is still there, because no living node can drop")
     assert "(one: " in reason
@@ -117,16 +117,16 @@ def test_a_node_measures_only_what_it_may_run(
         return known is not None and known.measured_at is not None
 
     with bare_node(bare_settings(store.url, tmp_path / "one", owners="ann"), StuckHost(), plugins()):
-        eventually(partial(is_measured, "b"), what="what its source retains is measured")
+        eventually("what its source retains is measured", partial(is_measured, "b"))
     assert not is_measured("a")
 
 
 def test_a_node_that_can_reverts_what_another_one_cannot(store: ProgressStore, tmp_path: Path) -> None:
     create(store, "a", "frail")
     with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins(broken="SystemExit")):
-        eventually(lambda: "a" in problems(store), what="its problem is known")
+        eventually("its problem is known", lambda: "a" in problems(store))
         with bare_node(bare_settings(store.url, tmp_path / "two", max_jobs="1"), StuckHost(), plugins()):
-            eventually(lambda: found(store, "a").node == "two", what="the other one runs it")
+            eventually("the other one runs it", lambda: found(store, "a").node == "two")
             Changefeeds(store).cancel("a", "no longer needed")
     assert found(store, "a").state == "canceled"
 
@@ -145,14 +145,14 @@ def test_a_node_does_at_once_what_it_need_not_poll_for(
     create(store, "a")
     host = StuckHost()
     with bare_node(bare_settings(store.url, tmp_path / "one", poll="10m", lease="20m"), host, plugins()) as node:
-        eventually(lambda: found(store, "a").node, what="the job is adopted")
-        eventually(lambda: host.stuck, what="it runs")
+        eventually("the job is adopted", lambda: found(store, "a").node)
+        eventually("it runs", lambda: host.stuck)
         before = len(looks)
-        eventually(lambda: store.nodes.living()[0].expires - time.time() > 0, what="a moment", within_s=5)
+        eventually("a moment", lambda: store.nodes.living()[0].expires - time.time() > 0, limit_s=5)
         assert len(looks) - before <= 1
         node.drain()
         host.freed["a"].set()
-        eventually(lambda: not store.nodes.living(), what="the node has left")
+        eventually("the node has left", lambda: not store.nodes.living())
     assert found(store, "a").clean
     assert len(looks) < 10
 
@@ -161,9 +161,9 @@ def test_a_node_that_drains_by_itself_gets_nothing_more_from_others(store: Progr
     create(store, "a")
     host = StuckHost()
     with bare_node(bare_settings(store.url, tmp_path / "one"), host, plugins()) as node:
-        eventually(lambda: host.stuck, what="the job runs")
+        eventually("the job runs", lambda: host.stuck)
         node.drain()
-        eventually(lambda: store.nodes.living()[0].draining, what="it is known to drain")
+        eventually("it is known to drain", lambda: store.nodes.living()[0].draining)
 
 
 def test_a_node_gives_jobs_to_one_that_joins(
@@ -174,11 +174,11 @@ def test_a_node_gives_jobs_to_one_that_joins(
         create(store, name)
     host = StuckHost()
     with bare_node(bare_settings(store.url, tmp_path / "one"), host, plugins()) as one:
-        eventually(lambda: all(found(store, name).node for name in "abc"), what="all are adopted")
+        eventually("all are adopted", lambda: all(found(store, name).node for name in "abc"))
         with bare_node(bare_settings(store.url, tmp_path / "two"), StuckHost(), plugins()):
-            eventually(lambda: one._running.by_name["a"].moves_to, what="one is to move")
+            eventually("one is to move", lambda: one._running.by_name["a"].moves_to)
             host.freed["a"].set()
-            eventually(lambda: found(store, "a").node == "two", what="one has moved")
+            eventually("one has moved", lambda: found(store, "a").node == "two")
             assert {found(store, name).node for name in "bc"} == {"one"}
             events = [(event.node, event.reason) for event in store.jobs.events("a")]
             assert events[1:] == [("one", "adopted"), ("one", "handed over"), ("two", "adopted")]
@@ -236,7 +236,7 @@ def test_a_node_that_was_killed_has_its_jobs_again_at_once(store: ProgressStore,
 def test_a_job_that_its_spark_master_cannot_pin_waits_with_the_reason(store: ProgressStore, tmp_path: Path) -> None:
     settings = bare_settings(store.url, tmp_path / "one", locality=f"{HERE},zone=a")
     with bare_node(settings, StuckHost(), plugins()):
-        eventually(store.nodes.living, what="a node")
+        eventually("a node", store.nodes.living)
         create(store, "orders", locality=HERE, master="yarn")
         problem = f"execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label"
-        eventually(lambda: problem in str(problems(store)), what="why")
+        eventually("why", lambda: problem in str(problems(store)))

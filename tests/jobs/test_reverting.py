@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
+from cdc_testing.runs import eventually
 from cdc_testing.scripted import CounterRangefeed
 from cdc_testing.stored import DEFINITION, die, node
 
@@ -54,7 +55,7 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
     store.progress.save_intent("t", adopted.epoch, {"slot": "s"})
     reverting = Reverting("t", definitions, node_id=one.node_id)
     reverting.start()
-    eventually(lambda: reverting.ended, what="the end")
+    eventually("the end", lambda: reverting.ended)
     assert (reverting.ended, reverting.reason) == ("not reverted", f"{kind.__name__}: cannot log in with ***")
     store.close()
 
@@ -67,7 +68,7 @@ def test_a_job_that_has_created_nothing_needs_no_source_to_end(tmp_path: Path, m
     store.claims.adopt("t", one)
     reverting = Reverting("t", _counting(store, tmp_path), node_id=one.node_id)
     reverting.start()
-    eventually(lambda: reverting.ended, what="the end")
+    eventually("the end", lambda: reverting.ended)
     assert reverting.ended == "reverted"
     store.close()
 
@@ -93,7 +94,7 @@ def test_a_node_that_was_overtaken_drops_nothing_of_a_new_job_of_the_name(
             continue
         for reverting in (late, Reverting("t", definitions, node_id=session.node_id)):
             reverting.start()
-            ended.append(eventually(lambda: reverting.ended, what="the end"))  # noqa: B023
+            ended.append(eventually("the end", lambda: reverting.ended))  # noqa: B023
     known = store.changefeeds.find("t")
     assert known is not None
     assert (ended, dropped) == (["stopped", "reverted"], [known.feed_id])

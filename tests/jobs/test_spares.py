@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
 from cdc_testing.processes import command
+from cdc_testing.runs import eventually
 from cdc_testing.shown_secrets import shown_secrets
 
 from cdc_core.engine.ipc import lease_clock
@@ -167,7 +168,7 @@ def test_it_ends_with_its_node_and_what_it_left_is_removed(tmp_path: Path) -> No
         spare = psutil.Process(int(node.stdout.readline()))
         assert "cdc_core.jobs.subprocess_main" in command(spare)
         node.kill()
-    eventually(lambda: not spare.is_running() or spare.status() == psutil.STATUS_ZOMBIE, what="its end")
+    eventually("its end", lambda: not spare.is_running() or spare.status() == psutil.STATUS_ZOMBIE)
     (left,) = tmp_path.iterdir()
     kept(tmp_path).remove_left()
     assert not left.exists()
@@ -184,7 +185,7 @@ def spare(tmp_path: Path, workers_find_the_tests: None) -> Iterator[Spare]:
 @pytest.mark.slow
 def test_its_jvm_runs_the_job_that_takes_it(tmp_path: Path, spare: Spare, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    eventually(lambda: spare.is_ready or not spare.is_running, what="the spare")
+    eventually("the spare", lambda: spare.is_ready or not spare.is_running)
     process = psutil.Process(spare.process.pid)
     (jvm,) = (each for each in process.children() if "java" in each.name())
     (tmp_path / "t.spark.log").write_text("of an earlier run\n")
@@ -204,14 +205,14 @@ def test_its_jvm_runs_the_job_that_takes_it(tmp_path: Path, spare: Spare, caplog
         found = ProgressStore(store).progress.load("t")
         return 0 if found is None else found.token["n"]
 
-    eventually(lambda: saved() >= 2000 or run.outcome, what="all rows")
+    eventually("all rows", lambda: saved() >= 2000 or run.outcome)
     assert jvm.is_running()
     assert not shown_secrets(command(jvm), [SECRET])
     family = [process, *process.children(recursive=True)]
     assert jvm in family
     run.stop()
     assert run.wait(300.0) == Outcome("stopped")
-    eventually(lambda: not [each for each in family if each.is_running()], what="the end of all")
+    eventually("the end of all", lambda: not [each for each in family if each.is_running()])
     assert "following the log" in caplog.text
     assert (tmp_path / "t.spark.log").read_text().startswith(f"{printed}of an earlier run\n")
     assert not list(tmp_path.glob("spare-*"))

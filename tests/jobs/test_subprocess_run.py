@@ -12,8 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
-from cdc_testing.engine import Journal, counter_feed, eventually
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.processes import command
+from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 from cdc_testing.shown_secrets import shown_secrets
 
@@ -57,7 +58,7 @@ def children() -> list[psutil.Process]:
 
 
 def the_child() -> psutil.Process:
-    (found,) = eventually(children, what="the process")
+    (found,) = eventually("the process", children)
     return found
 
 
@@ -76,9 +77,9 @@ def in_the_middle_of_a_step(directory: Path, run: SubprocessRun | None = None) -
         return condition
 
     script = Script(directory)
-    eventually(lambda: met(saved(directory) >= 1000), what="two steps")
+    eventually("two steps", lambda: met(saved(directory) >= 1000))
     script.order("hold-emit")
-    eventually(lambda: met(script.pending("hold-emit.held")), what="a step in the middle")
+    eventually("a step in the middle", lambda: met(script.pending("hold-emit.held")))
 
 
 def ended(run: SubprocessRun) -> Outcome:
@@ -103,7 +104,7 @@ def test_it_obeys_shows_itself_and_leaves_nothing_behind(
     assert len(family) >= 4
     assert not [each for each in family if shown_secrets(command(each), [SECRET])]
     assert shown_secrets("\n".join(process.environ().values()), [SECRET]) == []
-    eventually(lambda: first.status.rows >= 1000, what="the rows in the status")
+    eventually("the rows in the status", lambda: first.status.rows >= 1000)
     assert first.has_begun
     first.abandon()
     assert ended(first).kind == "abandoned"
@@ -114,7 +115,7 @@ def test_it_obeys_shows_itself_and_leaves_nothing_behind(
     (tmp_path / "hold-emit").unlink()
     second = child(tmp_path, **STEPS, **secrets)
     second.start()
-    eventually(lambda: saved(tmp_path) >= 5000 or second.outcome, what="all rows")
+    eventually("all rows", lambda: saved(tmp_path) >= 5000 or second.outcome)
     second.stop()
     assert ended(second) == Outcome("stopped")
     assert second.status.phase == "stopped"
@@ -148,7 +149,7 @@ def test_nothing_outlives_the_lease_of_a_frozen_node(tmp_path: Path) -> None:
         family = node.children(recursive=True)
         assert len(family) >= 4
         node.suspend()
-        eventually(lambda: not [each for each in family if lives(each)], what="the end of all")
+        eventually("the end of all", lambda: not [each for each in family if lives(each)])
         node.resume()
         node.wait(300)
         assert "changefeed 't': its process" in (tmp_path / "outcome").read_text()

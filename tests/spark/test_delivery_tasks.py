@@ -9,8 +9,9 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from cdc_testing.engine import counter_feed, eventually, stop_runs
+from cdc_testing.engine import counter_feed, stop_runs
 from cdc_testing.processes import command, kill
+from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 from cdc_testing.spark_cluster import JAVA_OPTIONS
 from pyspark.errors import StreamingQueryException
@@ -57,7 +58,7 @@ def test_all_tasks_deliver_a_share_and_nothing_twice(finished: Engine) -> None:
 
 
 def test_the_files_of_exchanged_rows_are_removed_after_their_step(finished: Engine) -> None:
-    eventually(lambda: not [*finished.spark.directory.rglob("shuffle_*.data")], what="files are gone")
+    eventually("files are gone", lambda: not [*finished.spark.directory.rglob("shuffle_*.data")])
 
 
 def test_the_time_of_reading_is_counted_once(finished: Engine) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
+from cdc_testing.runs import eventually
 from cdc_testing.shown_secrets import shown_secrets
 
 from cdc_core.engine.ipc import packed
@@ -50,7 +51,7 @@ class Driver:
             assert self.process.poll() is None, self.output.read_text()
             return bool(condition())
 
-        eventually(met, what=what)
+        eventually(what, met)
 
     def family(self) -> list[psutil.Process]:
         """The JVM, the planner, the coordinator and the workers."""
@@ -80,7 +81,7 @@ def drivers() -> Iterator[list[Driver]]:
 
 
 def all_gone(family: list[psutil.Process]) -> None:
-    eventually(lambda: not any(map(lives, family)), what=f"the end of {family}")
+    eventually(f"the end of {family}", lambda: not any(map(lives, family)))
 
 
 def lives(process: psutil.Process) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 
 from cdc_core.engine.host_requirements import LAUNCHER
 from cdc_core.spark.jvm import ForkedPython
@@ -76,7 +76,7 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
 def environment_of(python: ForkedPython) -> dict[str, str]:
     """Return the environment that the server has, or will have: while it executes a program, it has none."""
     server = psutil.Process(python._server.pid)
-    found: dict[str, str] = eventually(server.environ, what="its environment")
+    found: dict[str, str] = eventually("its environment", server.environ)
     return found
 
 
@@ -141,13 +141,13 @@ def test_it_has_no_terminal_at_which_it_could_be_stopped_and_nothing_is_left_whe
         with os.fdopen(terminal, closefd=False) as lines:
             number, program = lines.readline().split()
         server = psutil.Process(int(number))
-        eventually(lambda: server.terminal() is None, what="the server without a terminal")
+        eventually("the server without a terminal", lambda: server.terminal() is None)
         assert Path(program).exists()
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(terminal)
-    eventually(lambda: not server.is_running() and not Path(program).parent.exists(), what="the end of the server")
+    eventually("the end of the server", lambda: not server.is_running() and not Path(program).parent.exists())
 
 
 def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_process_ends_with_the_one_that_spark_knows(number: int, forked: Forke
         assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
         process.send_signal(number)
-        eventually(lambda: not child.is_running(), what="the end of the process")
+        eventually("the end of the process", lambda: not child.is_running())
 
 
 def test_spark_sees_the_end_of_a_process_that_was_killed(forked: ForkedPython, modules: Path) -> None:
@@ -203,7 +203,7 @@ def test_processes_with_a_session_of_their_own_end_with_their_server(tmp_path: P
         assert os.getsid(child.pid) == python._server.pid != os.getsid(0)
         python.end()
         assert process.wait(60) == 1
-        eventually(lambda: not child.is_running(), what="the end of the process")
+        eventually("the end of the process", lambda: not child.is_running())
 
 
 def test_it_loads_no_module_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 
 from cdc_core.spark.log_file import keep_newest, open_log
 
@@ -24,7 +24,7 @@ def test_a_log_that_is_cut_goes_on_at_its_new_end(tmp_path: Path) -> None:
 
         def say(text: str) -> None:
             print(text, file=printing.stdin, flush=True)
-            eventually(lambda: log.read_text().endswith(f"{text}\n"), what=f"{text} in the log")
+            eventually(f"{text} in the log", lambda: log.read_text().endswith(f"{text}\n"))
 
         say("one")
         keep_newest(log, limit_bytes=8)

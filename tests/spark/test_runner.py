@@ -9,8 +9,9 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from cdc_testing.engine import Journal, counter_feed, eventually
+from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 from cdc_testing.thread_host import ThreadHost
 from pyspark import SparkContext
@@ -92,7 +93,7 @@ def on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 
 
 def begun(feed: Feeds, name: str) -> None:
-    eventually(lambda: feed.journal(name).of("rows"), what=f"rows of {name}")
+    eventually(f"rows of {name}", lambda: feed.journal(name).of("rows"))
 
 
 def outcome(supervisor: Supervisor) -> Outcome:
@@ -118,7 +119,7 @@ def test_a_changefeed_that_fails_ends_alone_and_starts_again_beside_the_other(fe
     failed = outcome(feed.start("b"))
     assert isinstance(failed.error, TerminalSinkError)
     assert good.outcome is None
-    eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows of a")
+    eventually("all rows of a", lambda: len(feed.journal("a").numbers()) >= TOTAL)
     assert outcome(feed.start("b")) == Outcome("complete")
     assert good.outcome is None
     good.stop()
@@ -142,16 +143,16 @@ def test_a_changefeed_is_paused_and_resumed_while_another_goes_on(on_threads: Ca
     begun(feed, "a")
     begun(feed, "b")
     paused.pause("maintenance of the warehouse")
-    eventually(lambda: paused.status.phase == "paused", what="the pause")
+    eventually("the pause", lambda: paused.status.phase == "paused")
     assert paused.status.waiting_for == "maintenance of the warehouse"
     before = feed.journal("a").events
-    eventually(lambda: len(feed.journal("b").numbers()) >= TOTAL, what="all rows of b")
+    eventually("all rows of b", lambda: len(feed.journal("b").numbers()) >= TOTAL)
     assert feed.journal("a").events == before
     known = feed.store.changefeeds.find("a")
     assert known is not None
     assert known.paused is not None
     paused.resume()
-    eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows of a")
+    eventually("all rows of a", lambda: len(feed.journal("a").numbers()) >= TOTAL)
     for each in (paused, other):
         each.stop()
         assert outcome(each) == Outcome("stopped")
@@ -162,16 +163,16 @@ def test_a_resumption_that_comes_before_the_pause_takes_effect_undoes_it(on_thre
     feed = on_threads("a")
     supervisor = feed.start("a", once=False)
     supervisor.pause("asked for while it starts")
-    eventually(lambda: supervisor.status.phase == "paused", what="the pause")
+    eventually("the pause", lambda: supervisor.status.phase == "paused")
     supervisor.resume()
     begun(feed, "a")
     feed.scripts["a"].order("hold-emit")
-    eventually(lambda: feed.scripts["a"].pending("hold-emit.held"), what="a step is held")
+    eventually("a step is held", lambda: feed.scripts["a"].pending("hold-emit.held"))
     supervisor.pause("asked for while a step runs")
-    eventually(lambda: supervisor.status.phase == "stopping", what="the step is waited for")
+    eventually("the step is waited for", lambda: supervisor.status.phase == "stopping")
     supervisor.resume()
     (feed.scripts["a"].directory / "hold-emit").unlink()
-    eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows")
+    eventually("all rows", lambda: len(feed.journal("a").numbers()) >= TOTAL)
     assert supervisor.outcome is None
     supervisor.stop()
     assert outcome(supervisor) == Outcome("stopped")
@@ -183,7 +184,7 @@ def test_a_pause_outlasts_a_stop_that_comes_before_it_takes_effect(on_threads: C
     supervisor = feed.start("a", once=False)
     begun(feed, "a")
     feed.scripts["a"].order("hold-emit")
-    eventually(lambda: feed.scripts["a"].pending("hold-emit.held"), what="a step is held")
+    eventually("a step is held", lambda: feed.scripts["a"].pending("hold-emit.held"))
     supervisor.pause("maintenance")
     supervisor.stop()
     (feed.scripts["a"].directory / "hold-emit").unlink()
@@ -218,9 +219,9 @@ def test_sinks_that_hang_hold_up_no_other_changefeed(tmp_path: Path, kept_spark:
             feed.scripts[name].order("hold-emit")
         hanging = [feed.start(name, slices=slices) for name in "ab"]
         for name in "ab":
-            eventually(lambda name=name: feed.scripts[name].pending("hold-emit.held"), what=f"{name} hangs")
+            eventually(f"{name} hangs", lambda name=name: feed.scripts[name].pending("hold-emit.held"))
         assert outcome(feed.start("c", slices=slices)) == Outcome("complete")
-        eventually(lambda: all(each.status.waiting_on == "sink 'journal'" for each in hanging), what="the reason")
+        eventually("the reason", lambda: all(each.status.waiting_on == "sink 'journal'" for each in hanging))
         for name in "ab":
             (feed.scripts[name].directory / "hold-emit").unlink()
         assert [outcome(each) for each in hanging] == [Outcome("complete")] * 2
@@ -249,8 +250,8 @@ def test_all_changefeeds_continue_after_the_jvm_was_killed(
         begun(feed, name)
     kept_spark.kill_jvm()
     for name in "ab":
-        eventually(lambda name=name: max(feed.journal(name).epochs) > 1, what=f"another attempt of {name}")
-        eventually(lambda name=name: len(feed.journal(name).numbers()) >= TOTAL, what=f"all rows of {name}")
+        eventually(f"another attempt of {name}", lambda name=name: max(feed.journal(name).epochs) > 1)
+        eventually(f"all rows of {name}", lambda name=name: len(feed.journal(name).numbers()) >= TOTAL)
     for each in running:
         each.stop()
         assert outcome(each) == Outcome("stopped")

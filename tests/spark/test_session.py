@@ -12,8 +12,9 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.engine import counter_feed
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import eventually
 from cdc_testing.scripted import TABLE
 from cdc_testing.strangers import as_stranger, listening
 from pyspark import SparkContext
@@ -175,7 +176,7 @@ def test_a_jvm_that_has_nothing_to_finish_is_killed_and_leaves_no_files_and_no_p
     assert jvm.returncode == -signal.SIGKILL
     assert not is_alive(session)
     assert list(scratch.iterdir()) == []
-    eventually(lambda: not any(each.is_running() for each in workers), what="the end of the workers")
+    eventually("the end of the workers", lambda: not any(each.is_running() for each in workers))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +347,7 @@ def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.
     pid = tmp_path / "pid"
 
     def interrupt() -> None:
-        eventually(pid.exists, what="the JVM")
+        eventually("the JVM", pid.exists)
         signal.raise_signal(signal.SIGINT)
 
     before = set(psutil.Process().children())
@@ -367,9 +368,9 @@ def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, mon
     monkeypatch.setenv("SPARK_HOME", str(home))
     with ThreadPoolExecutor(2) as pool:
         opening = [pool.submit(host.acquire, user) for user in ("first", "second")]
-        eventually((tmp_path / "begun").exists, what="the JVM")
+        eventually("the JVM", (tmp_path / "begun").exists)
         assert forked_python() is None  # workers need the pyspark of that home
-        eventually(lambda: host.is_shared, what="both wait")
+        eventually("both wait", lambda: host.is_shared)
         host.release("first")
         assert not any(each.done() for each in opening)  # the other one still wants it
         host.release("second")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 from cdc_testing.stored import DEFINITION, node
 
 from cdc_core.changefeeds.altering import configure
@@ -46,7 +46,7 @@ class Stores:
                 return work(store)
 
         future = self._threads.submit(run)
-        eventually(lambda: future.done() or self._waiting(), what="the end, or a wait for a lock")
+        eventually("the end, or a wait for a lock", lambda: future.done() or self._waiting())
         return future
 
     def _waiting(self) -> bool:
@@ -112,7 +112,7 @@ def test_a_session_that_expires_while_its_renewal_waits_stays_expired(stores: St
         connection.execute(sa.select(NODES).with_for_update())
         renewal = stores.begin(lambda store: store.nodes.renew(one.node_id, lease_s=60, problems={}))
         expired = sa.select(NODES.c.expires <= DatabaseNow())
-        eventually(lambda: connection.execute(expired).scalar_one(), what="the end of the session")
+        eventually("the end of the session", lambda: connection.execute(expired).scalar_one())
     assert renewal.result() is None
 
 
@@ -178,7 +178,7 @@ def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -
         connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
         both = [stores._threads.submit(_create_in, stores.url) for _ in range(2)]
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        eventually(lambda: connection.scalar(waiting) == 2, what="both wait")
+        eventually("both wait", lambda: connection.scalar(waiting) == 2)
     texts = sorted(future.result() for future in both)
     assert texts == ["", "changefeed 'orders' is a job already (running); choose another name"]
 
@@ -189,7 +189,7 @@ def test_of_two_that_hand_a_changefeed_over_the_older_one_does_not_take_it_back(
         connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
         both = [stores._threads.submit(_give_from, stores.url) for _ in range(2)]
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        eventually(lambda: connection.scalar(waiting) == 2, what="both wait")
+        eventually("both wait", lambda: connection.scalar(waiting) == 2)
     older, newer = sorted(
         (future.result() for future in both), key=lambda kept: kept.rows["cdc_changefeeds"][0]["epoch"]
     )

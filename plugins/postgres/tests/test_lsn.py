@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import psycopg
 from cdc_rangefeed_postgres.lsn import flushed_and_clock, lsn_text, parse_lsn
-from cdc_testing.engine import eventually
 from cdc_testing.postgres import Sql
+from cdc_testing.runs import eventually
 
 
 def test_lsns_are_written_as_postgresql_does() -> None:
@@ -19,7 +19,7 @@ def test_a_log_that_is_durable_up_to_the_middle_of_a_record_is_decoded_at_once(d
     with psycopg.connect(database) as scan:
         scan.execute("SELECT pg_logical_emit_message(false, 'scan', repeat('-', 20000))")
         scan.rollback()
-    eventually(lambda: flushed_and_clock(sql)[0] >= before + 8192, what="whole pages are durable")
+    eventually("whole pages are durable", lambda: flushed_and_clock(sql)[0] >= before + 8192)
     end, _ = flushed_and_clock(sql)
     sql.execute("SET statement_timeout = '5s'")  # the server would wait for another program's commit
     sql.execute(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.token import PostgresToken
-from cdc_testing.engine import eventually
 from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql
+from cdc_testing.runs import eventually
 
 from cdc_core import RowBatch, StepLimit, Timestamp, Token
 
@@ -94,7 +94,7 @@ def test_marks_go_on_while_the_clock_is_behind_them(database: str, sql: Sql) -> 
             found[:] = [feed.planner.advance(token, after=ahead, limit=feed.limit)]
             return found[0] != token
 
-        eventually(moved, what="a mark")
+        eventually("a mark", moved)
         clock = PostgresToken.from_json(found[0]).clock
         assert clock is not None
         assert ahead < clock < Timestamp(ahead.wall + 10**6)

@@ -15,8 +15,8 @@ from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 from cdc_sink_cloudstorage.uris import open_file_system, open_store
 from cdc_testing.cloud_rig import CloudRig, rows, slice_of
-from cdc_testing.engine import eventually
 from cdc_testing.object_stores import Azurite, SeaweedFS
+from cdc_testing.runs import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -249,7 +249,7 @@ def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_deli
         with pytest.raises(RetryableSinkError, match="cannot be reached"):
             write(1)
     seaweedfs.start()
-    eventually(lambda: takes_objects(s3_place), what="the store takes objects again")
+    eventually("the store takes objects again", lambda: takes_objects(s3_place))
     assert [path for path in s3_place.files() if path.endswith(".lines")] == []
     write(2)
     data = [path for path in s3_place.files() if path.endswith(".lines")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cdc_sink_webhook.destination import WebhookDestination
 from cdc_sink_webhook.sink import WebhookSink
-from cdc_testing.engine import eventually
+from cdc_testing.runs import eventually
 from cdc_testing.webhook_rig import WebhookRig, context, flush, rows
 
 from cdc_core import RowBatch
@@ -38,7 +38,7 @@ def test_the_reason_and_the_time_of_a_retry_are_reported_while_a_call_waits(hook
     hook.server.faults(random=[{"share": 1.0, "status": 500, "text": "out of order"}])
     task = Task(hook.sink(flush(retry={"Max": "inf", "Backoff": "200ms"})), rows([1]))
     task.start()
-    eventually(lambda: len([repeat for repeat in task.repeats if repeat]) > 1, what="a second retry")
+    eventually("a second retry", lambda: len([repeat for repeat in task.repeats if repeat]) > 1)
     now = time.time()
     first, second = [repeat for repeat in task.repeats if repeat][:2]
     request = f"request to https://localhost:{hook.server.port}"
