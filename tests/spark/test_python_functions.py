@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.evaluating import answers, planned
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.pages import Page
 from cdc_testing.query_functions import FUNCTIONS
+from cdc_testing.stored import node
 from pyspark.sql import SparkSession
 
-from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
+from cdc_core import Changefeed, Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import ContractError, OptionError, PluginLoadError, from_wire
 from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.spark.query_planning import explain_query, plan_query
+from cdc_core.store.opening import store_url
+from cdc_core.store.progress import ProgressStore
 
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -167,3 +176,50 @@ def test_the_condition_of_a_section_calls_installed_functions(session: SparkSess
     assert kept.column("after").to_pylist() == [{"id": 0}]
     assert isinstance(failed, BadRow)
     assert "WHERE whole_number(name) > 5: ValueError" in failed.reason
+
+
+PAGE = Page("python-api.md")
+JOBS = 3
+"""The number of the example that needs a store with a node."""
+
+
+@pytest.mark.slow
+def test_the_examples_run(
+    database: str, tmp_path: Path, kept_spark: KeptSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        for table in ("orders", "items"):
+            connection.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY)")
+        connection.execute("INSERT INTO orders VALUES (1), (2)")
+        connection.execute("INSERT INTO items VALUES (1)")
+    (tmp_path / "feeds.toml").write_text(
+        "".join(
+            f'[changefeed.{name}]\nsource = "${{SHOP}}"\ntables = ["public.{table}"]\nsink = "file://{tmp_path}/out"\n'
+            for name, table in (("orders", "orders"), ("items", "items"), ("job", "orders"))
+        )
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHOP", documented(database))
+    jobs = store_url(tmp_path / "jobs")
+    with closing(ProgressStore(jobs)) as store:
+        store.nodes.join(node("one"), lease_s=3600)
+    names: dict[str, Any] = {}
+    with kept_spark.lent():
+        for number, example in enumerate(PAGE.blocks("python")):
+            text = example.replace("postgresql://user@host:5432/shop", documented(database))
+            text = text.replace("/data/out", f"{tmp_path}/{number}").replace("/var/lib/cdc", f"{tmp_path}/state")
+            if number == JOBS:
+                text = text.replace("postgresql+psycopg://user@host/jobs", jobs).replace('"orders"', '"job"')
+            exec(compile(text, f"example {number}", "exec"), names)
+            if number == 0:
+                assert names["outcome"].kind == "complete"
+                rows = [line for file in tmp_path.glob("0/**/*.ndjson") for line in file.read_text().splitlines()]
+                assert len(rows) == 2
+                orders = names["orders"]
+                names["orders"] = Changefeed(
+                    name="again", source=orders.source, tables=orders.tables, sink=orders.sink, options=orders.options
+                )
+            if number == 1:
+                assert [outcome.kind for outcome in names["outcomes"]] == ["stopped", "stopped"]
+            if number == JOBS:
+                assert [(report.job.name, report.state) for report in names["reports"]] == [("job", "running")]

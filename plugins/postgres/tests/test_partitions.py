@@ -1,12 +1,16 @@
-"""Partitions that are attached, detached, dropped and truncated while a changefeed runs."""
+"""Partitions that are attached, detached, dropped and truncated while a changefeed runs, and inheritance."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql, table_of
+from cdc_testing.runs import Feed
 
 from cdc_core import Op, TerminalRangefeedError
+from cdc_core.cli.main import main
 
 
 def partitioned(sql: Sql) -> None:
@@ -225,3 +229,24 @@ def test_a_partition_that_was_detached_for_a_while_is_scanned_again(database: st
         sql.execute("INSERT INTO p VALUES (9002, 12, 'after')")
         feed.catch_up()
         assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+
+
+def test_children_that_are_not_delivered_are_named(
+    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql.execute("CREATE TABLE metrics (id int PRIMARY KEY)")
+    sql.execute("CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    sql.execute("CREATE TABLE part PARTITION OF parted FOR VALUES FROM (1) TO (2)")
+
+    def told(*tables: str) -> list[str]:
+        assert main(["check", str(Feed(tmp_path, database, list(tables)).toml)]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if "inherit from it" in line]
+
+    assert told("metrics", "parted") == []
+    for name in ("b", "a"):
+        sql.execute(f"CREATE TABLE metrics_{name} (PRIMARY KEY (id)) INHERITS (metrics)")
+    (line,) = told("metrics")
+    assert "public.metrics delivers no rows of tables that inherit from it: public.metrics_a and 1 more. To" in line
+    (line,) = told("metrics", "metrics_a")
+    assert "from it: public.metrics_b. To" in line
+    assert told("metrics*") == []
