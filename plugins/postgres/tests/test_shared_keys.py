@@ -63,9 +63,14 @@ def test_a_consumer_has_the_rows_of_each_commit(
     assert consumer == dict(rows)
 
 
-def test_a_large_transaction_that_moves_all_keys_is_read_in_parts(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE, v text)")
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_large_transaction_that_moves_all_keys_is_read_in_parts(database: str, sql: Sql, partitions: int) -> None:
+    by = "PARTITION BY HASH (id)" if partitions else ""
+    sql.execute(f"CREATE TABLE t (id int PRIMARY KEY DEFERRABLE, v text) {by}")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    for number in range(partitions):
+        sql.execute(f"CREATE TABLE t{number} PARTITION OF t FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})")
+        sql.execute(f"ALTER TABLE t{number} REPLICA IDENTITY FULL")
     sql.execute("INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, 2000) g")
     with caught_up(database, "t", options={"fetch_size": 1 << 16}) as feed:
         with sql.transaction():

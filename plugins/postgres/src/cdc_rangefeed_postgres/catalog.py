@@ -133,10 +133,13 @@ class Table:
     @property
     def leaves(self) -> tuple[Leaf, ...]:
         """The tables that hold the rows: the partitions, or the table itself."""
-        if self.kind == "p":
-            return self.partitions
+        return self.partitions if self.kind == "p" else (self.itself,)
+
+    @property
+    def itself(self) -> Leaf:
+        """The table as one that holds rows."""
         name = self.present
-        return (Leaf(self.oid, name.schema, name.table, self.kind, self.persistence, self.identity),)
+        return Leaf(self.oid, name.schema, name.table, self.kind, self.persistence, self.identity)
 
 
 @dataclass(frozen=True)

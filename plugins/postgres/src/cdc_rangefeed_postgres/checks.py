@@ -170,6 +170,9 @@ def check_key(table: Table, *, diff: bool) -> None:
             )
     for leaf in table.leaves:
         _check_identity(table, leaf, diff=diff)
+    if table.kind == "p" and (diff or table.deferrable):
+        # The log of partitions says what the identity of the root is, whatever it has of their rows.
+        _check_identity(table, table.itself, diff=diff)
 
 
 def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
