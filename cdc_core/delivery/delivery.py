@@ -90,7 +90,10 @@ class Delivery:
             try:
                 if rows is None:
                     self._flush()
-                elif len(rows := self._without_blocked(rows)):
+                    continue
+                if len(waiting := self._bad_rows.blocked(rows)):
+                    rows = self._without_blocked(rows, waiting)
+                if len(rows):
                     self._sink.emit(rows)
                     self._keep(rows)
                     self._encode_search.accepted(rows)
@@ -164,11 +167,8 @@ class Delivery:
             offset += len(rows)
         return held
 
-    def _without_blocked(self, rows: RowBatch) -> RowBatch:
-        """Return *rows* without those that must wait, which become dead letters."""
-        waiting = self._bad_rows.blocked(rows)
-        if not len(waiting):
-            return rows
+    def _without_blocked(self, rows: RowBatch, waiting: Sequence[int]) -> RowBatch:
+        """Return *rows* without those *waiting*, which become dead letters."""
         for row in waiting:
             self._add_blocked(rows.slice(row, 1))
         keep = np.ones(len(rows), bool)

@@ -178,10 +178,10 @@ class FollowedChanges:
                     found.append((index, row))
         return found
 
-    def emitted(self, rows: RowBatch) -> None:
-        """Note that the sink has taken *rows*; they may wait in it."""
+    def reached(self, stage: str, rows: RowBatch) -> None:
+        """Note that *rows* are at *stage* now: "emitted" when the sink has taken them; they may wait in it."""
         for _, row in self.rows_in(rows):
-            row.reached("emitted")
+            row.reached(stage)
 
     def so_far(self) -> list[TracedChange]:
         """Return what is known of each change."""

@@ -24,13 +24,12 @@ from cdc_core.engine.packing import (
     REFUSED,
     TRACED,
     Arriving,
-    divided,
     note,
     notes,
     pack,
     unpack,
 )
-from cdc_core.engine.refused_rows import invalid_texts, refusal_for, refusal_of, refused_row
+from cdc_core.engine.refused_rows import deliverable, refusal_for, refused_row
 from cdc_core.engine.slices import PlannedSlice, SliceEnd, SliceReport
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
@@ -83,7 +82,8 @@ def read_slice(
     assert planned.slice is not None
     started = time.monotonic()
     for part in range(planned.parts):
-        yield from _to(part, notes(BEGIN, planned.for_writer(part)))
+        for batch in notes(BEGIN, planned.for_writer(part)):
+            yield part, batch
     within = within.beginning_at(info.lower)
     marks: list[SpanMark] = []
     latest: dict[str, Timestamp] = {}
@@ -96,19 +96,17 @@ def read_slice(
         table = item.schema.name.full
         newest = item.latest()
         latest[table] = max(latest.get(table, Timestamp()), newest)
-        for part, rows in divided_by_key(within.of_rows(item, latest=newest), planned.parts):
+        kept = within.of_rows(item, latest=newest)
+        for part, rows in divided_by_key(kept, planned.parts) if planned.parts > 1 else ((0, kept),):
             if wanted is not None and (found := wanted.found_in(rows, shown)):
-                yield from _to(part, notes(TRACED, {"changes": [change.to_json() for change in found]}))
-            bad = invalid_texts(rows) if reader.unchecked_texts else {}
-            start = 0
-            for index in (*sorted(bad), len(rows)):
-                if index > start or not bad:
-                    good = rows.slice(start, index - start) if bad else rows
-                    yield from _to(part, _packed(good, max_row_bytes, pack, shown))
-                if index < len(rows):
-                    refusal = refusal_for(shown(rows.slice(index, 1)), bad[index], stage=SOURCE)
-                    yield part, note(REFUSED, refusal)
-                start = index + 1
+                for batch in notes(TRACED, {"changes": [change.to_json() for change in found]}):
+                    yield part, batch
+            for piece, refused in deliverable(rows, max_row_bytes, unchecked_texts=reader.unchecked_texts):
+                if refused is not None:
+                    yield part, note(REFUSED, refusal_for(shown(piece), refused, stage=SOURCE))
+                    continue
+                for batch in pack(piece):
+                    yield part, batch
     if not marks:
         raise ContractError(f"{owner} broke its contract: read() must yield a mark for each span")
     for table, timestamp in latest.items():
@@ -122,12 +120,8 @@ def read_slice(
         marks=[within.of_mark(mark) for mark in marks], read_s=time.monotonic() - started if exchanged else 0.0
     )
     for part in range(planned.parts):
-        yield from _to(part, notes(END, end))
-
-
-def _to(part: int, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    for batch in batches:
-        yield part, batch
+        for batch in notes(END, end):
+            yield part, batch
 
 
 def write_slice(
@@ -169,7 +163,7 @@ def write_slice(
                     delivery.emit(part)
                     latency.emitted(part)
                     if followed is not None:
-                        followed.emitted(part)
+                        followed.reached("emitted", part)
                 del part
             del value  # a large one would stay while the next one arrives
         elif isinstance(value, BadRow):
@@ -225,23 +219,6 @@ def write_slice(
 def _require_inside(planned: PlannedSlice | None, end: SliceEnd | None) -> None:
     if planned is None or end is not None:
         raise ContractError("engine: rows outside of a slice")
-
-
-def _packed(
-    rows: RowBatch,
-    max_row_bytes: int | None,
-    pack: Callable[[RowBatch], Iterator[pa.RecordBatch]],
-    shown: Callable[[RowBatch], RowBatch],
-) -> Iterator[pa.RecordBatch]:
-    """Yield *rows* as *pack* gives them; of a row above *max_row_bytes*, why it is refused."""
-    if max_row_bytes is None or rows.nbytes <= max_row_bytes:
-        yield from pack(rows)
-        return
-    for part in divided(rows, most_bytes=max_row_bytes):
-        if part.nbytes > max_row_bytes:
-            yield note(REFUSED, refusal_of(part, max_row_bytes, shown=shown(part)))
-        else:
-            yield from pack(part)
 
 
 def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp, shown: Callable[[RowBatch], RowBatch]) -> None:

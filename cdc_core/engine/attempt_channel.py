@@ -321,14 +321,6 @@ def _record(task: int, stages: Stages) -> bytes:
     return _RECORD.pack(task, stages.changes, *place, 0.0 if repeat is None else repeat.next_at, len(reason)) + reason
 
 
-def _parsed(record: bytes) -> tuple[int, int, int, list[float], Repeat | None] | None:
-    if len(record) < _RECORD.size:
-        return None
-    task, changes, stage, *seconds, next_at, length = _RECORD.unpack_from(record)
-    reason = record[_RECORD.size : _RECORD.size + length].decode("utf-8", "ignore")
-    return task, changes, stage, seconds, Repeat(reason=reason, next_at=next_at) if reason else None
-
-
 def _read_record(path: Path) -> tuple[int, int, int, list[float], Repeat | None] | None:
     """Return the record in the file at *path*, None when its process has ended.
 
@@ -341,7 +333,12 @@ def _read_record(path: Path) -> tuple[int, int, int, list[float], Repeat | None]
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _parsed(os.pread(file, _RECORD.size + _MAX_REASON_BYTES, 0))
+        record = os.pread(file, _RECORD.size + _MAX_REASON_BYTES, 0)
+        if len(record) < _RECORD.size:
+            return None
+        task, changes, stage, *seconds, next_at, length = _RECORD.unpack_from(record)
+        reason = record[_RECORD.size : _RECORD.size + length].decode("utf-8", "ignore")
+        return task, changes, stage, seconds, Repeat(reason=reason, next_at=next_at) if reason else None
     else:
         if time.time() - os.fstat(file).st_mtime > _LEFT_BEHIND_S:
             with suppress(OSError):

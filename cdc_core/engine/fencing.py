@@ -10,16 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cdc_core.errors import RetryableError
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
-from cdc_core.sink_calls import TracedRow
 from cdc_core.telemetry.stages import SINK, Stages
 
 if TYPE_CHECKING:
@@ -176,7 +174,8 @@ class FencedSink(Sink):
         super().__init__(sink.context)
         self._sink = sink
         self._require_newest = require_newest
-        self._observer = _FencedObserver(require_newest, stages or Stages(SINK))
+        self._stages = stages or Stages(SINK)
+        self._stages.before_repeating = require_newest
 
     def begin(self, slice_: SliceInfo) -> None:
         with self._fenced():
@@ -197,19 +196,4 @@ class FencedSink(Sink):
     def _fenced(self) -> AbstractContextManager[None]:
         """Return what surrounds a call. Raises: as *require_newest*."""
         self._require_newest()
-        return self.context.calls.observed_by(self._observer)
-
-
-@dataclass(frozen=True, slots=True)
-class _FencedObserver:
-    """What *stages* observe, and no repetition after a newer attempt has begun."""
-
-    require_newest: Callable[[], None]
-    stages: Stages
-
-    def repeating(self, reason: str, *, next_attempt_s: float) -> AbstractContextManager[None]:
-        self.require_newest()
-        return self.stages.repeating(reason, next_attempt_s=next_attempt_s)
-
-    def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
-        return self.stages.traced_rows(rows)
+        return self.context.calls.observed_by(self._stages)

@@ -19,9 +19,6 @@ def divided_by_key(rows: RowBatch, parts: int) -> Iterator[tuple[int, RowBatch]]
     The rows of a part come in their order. All rows of a key are in the same part, whatever batch they are in and
     whichever process divides it. So are all rows of a table without a key.
     """
-    if parts == 1 or len(rows) == 0:
-        yield 0, rows
-        return
     for piece in divided(rows):  # what has rows of several parts is copied
         yield from _parts_of(piece, parts)
 

@@ -43,8 +43,8 @@ def note(kind: str, value: object) -> pa.RecordBatch:
 
 
 def notes(kind: str, value: object) -> Iterator[pa.RecordBatch]:
-    """Yield the picklable *value*, of any size, as one row or in pieces."""
-    yield from _in_pieces(kind, None, None, [pa.py_buffer(pickle.dumps(value))])
+    """Return the picklable *value*, of any size, as one row or in pieces."""
+    return _in_pieces(kind, None, None, [pa.py_buffer(pickle.dumps(value))])
 
 
 def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBatch]:
@@ -58,19 +58,17 @@ def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBat
         yield rows
 
 
-def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
-    """Yield *rows* as one or more `rows` rows, or in pieces; nothing when there are none."""
-    for part in divided(rows):
-        yield from pack_whole(ROWS, part)
+def pack(rows: RowBatch, kind: str = ROWS) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* as one or more `rows` rows, or all of them as one of kind `beside`; large ones in pieces.
 
-
-def pack_whole(kind: str, rows: RowBatch) -> Iterator[pa.RecordBatch]:
-    """Yield all *rows* as one row of *kind*, `rows` or `beside`, or in pieces."""
+    Nothing for no `rows`.
+    """
     name, version = str(rows.schema.name), rows.schema.version
-    if rows.nbytes < PIECE_BYTES // 2 and len(data := rows.to_ipc()) <= PIECE_BYTES:
-        yield _row(kind, name, version, data)
-    else:
-        yield from _in_pieces(kind, name, version, rows.to_ipc_parts())
+    for part in (rows,) if kind == BESIDE else divided(rows):
+        if part.nbytes < PIECE_BYTES // 2 and len(data := part.to_ipc()) <= PIECE_BYTES:
+            yield _row(kind, name, version, data)
+        else:
+            yield from _in_pieces(kind, name, version, part.to_ipc_parts())
 
 
 def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, Any]]:

@@ -105,26 +105,21 @@ class Planner:
             case Planned():
                 return None
             case Cut():
-                return self._cut(action)
+                blocked, repeated, requests = self._blocked(), action.repeated, self._channel.traces()
+                return CutStep(
+                    slices=self._planner.slices(action.start, action.end, after=action.after)
+                    if repeated is None
+                    else repeated.slices,
+                    blocked=blocked,
+                    trace=StepTrace(requests=requests, planned=time.time()) if requests else None,
+                    again=self._plans.first_began_before,
+                )
             case SavePlan():
                 self._plans.save(action)
                 return None
 
-    def _cut(self, action: Cut) -> CutStep:
-        blocked = self._blocked()
-        if action.repeated is None:
-            slices = self._planner.slices(action.start, action.end, after=action.after)
-        else:
-            slices = action.repeated.slices
-        return CutStep(slices=slices, blocked=blocked, trace=self._trace(), again=self._plans.first_began_before)
-
     def _blocked(self) -> Sequence[tuple[str, str]]:
         return self._store.dead_letters.blocked_keys(self._name) if self._blocks_keys else ()
-
-    def _trace(self) -> StepTrace | None:
-        """Return what the step that is being planned traces."""
-        requests = self._channel.traces()
-        return StepTrace(requests=requests, planned=time.time()) if requests else None
 
     def _reach(self, start: Offset) -> None:
         """Have the machine plan on from the step that ended at *start*.

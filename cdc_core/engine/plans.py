@@ -118,7 +118,8 @@ class Plans:
         if slices is None or _digest(slices, blocked) != plan.slices:
             log.info("planning step %d of attempt %d again: its slices would differ", plan.step, plan.epoch)
             return None
-        self._save(replace(plan, repeats=plan.repeats + 1))
+        again = replace(plan, repeats=plan.repeats + 1)
+        self._store.planned_steps.save_plan(self._feed.name, self._feed.epoch, again.to_json())
         log.info("repeating step %d of attempt %d", plan.step, plan.epoch)
         return RepeatedStep(step=plan.step, end=plan.end, planned_by=plan.epoch, slices=slices)
 
@@ -126,18 +127,17 @@ class Plans:
         """Make the plan durable, before any of its slices runs. Raises: FencedError."""
         if not self._repeats:
             return
-        self._save(
-            Plan(
-                epoch=self._feed.epoch,
-                step=plan.step,
-                start=plan.start,
-                end=plan.end,
-                after=plan.after,
-                slices=_digest(plan.slices, plan.blocked),
-                setting=self._own_setting(),
-                parallelism=self._feed.parallelism,
-            )
+        saved = Plan(
+            epoch=self._feed.epoch,
+            step=plan.step,
+            start=plan.start,
+            end=plan.end,
+            after=plan.after,
+            slices=_digest(plan.slices, plan.blocked),
+            setting=self._own_setting(),
+            parallelism=self._feed.parallelism,
         )
+        self._store.planned_steps.save_plan(self._feed.name, self._feed.epoch, saved.to_json())
 
     @contextmanager
     def _cutting_as(self, plan: Plan) -> Iterator[StepPlanner]:
@@ -147,9 +147,6 @@ class Plans:
             return
         with closing(Parts(replace(self._feed, parallelism=plan.parallelism)).open_planner()) as planner:
             yield planner
-
-    def _save(self, plan: Plan) -> None:
-        self._store.planned_steps.save_plan(self._feed.name, self._feed.epoch, plan.to_json())
 
     def _saved(self) -> Plan | None:
         value = self._store.planned_steps.load_plan(self._feed.name)

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.engine.packing import divided
 from cdc_core.options import format_bytes
 from cdc_core.rows import RowBatch
-from cdc_core.telemetry.stages import SOURCE
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
 _KEPT_BYTES = 8192
 """Values of at most this size stay in a row that is too large."""
 
 
-def refusal_of(row: RowBatch, limit: int, *, shown: RowBatch | None = None) -> dict[str, Any]:
-    """Return what the writer is told about *row*, a batch of one row with more than *limit* bytes: JSON values.
+def deliverable(
+    rows: RowBatch, max_row_bytes: int | None, *, unchecked_texts: bool
+) -> Iterator[tuple[RowBatch, str | None]]:
+    """Yield *rows*, in order: those that can be delivered in parts with None, each other one alone with the reason."""
+    bad = _invalid_texts(rows) if unchecked_texts else {}
+    start = 0
+    for index in (*sorted(bad), len(rows)):
+        good = rows.slice(start, index - start) if bad else rows
+        if max_row_bytes is not None and good.nbytes > max_row_bytes:
+            for part in divided(good, most_bytes=max_row_bytes):
+                yield part, _too_large(part, max_row_bytes) if part.nbytes > max_row_bytes else None
+        elif index > start or not bad:
+            yield good, None
+        if index < len(rows):
+            yield rows.slice(index, 1), bad[index]
+        start = index + 1
 
-    *shown* is the row as people may see it, if that is another.
-    """
-    reason = f"it has {row.nbytes:,} bytes, more than max_row_bytes ({format_bytes(limit)})"
-    return refusal_for(row if shown is None else shown, reason, stage=SOURCE)
+
+def _too_large(row: RowBatch, limit: int) -> str:
+    return f"it has {row.nbytes:,} bytes, more than max_row_bytes ({format_bytes(limit)})"
 
 
 def refusal_for(row: RowBatch, reason: str, *, stage: str) -> dict[str, Any]:
@@ -52,7 +66,7 @@ def _without_large_values(row: RowBatch) -> RowBatch:
     return RowBatch.of(schema, **columns)
 
 
-def invalid_texts(rows: RowBatch) -> dict[int, str]:
+def _invalid_texts(rows: RowBatch) -> dict[int, str]:
     """Return why rows cannot be delivered, by index: a text of the key, the row or the row before is not UTF-8."""
     found: dict[int, str] = {}
     for image in ("key", "after", "before"):

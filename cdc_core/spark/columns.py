@@ -34,7 +34,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from cdc_core.engine.packing import BESIDE, REFUSED, divided, note, pack, pack_whole
+from cdc_core.engine.packing import BESIDE, REFUSED, divided, note, pack
 from cdc_core.engine.refused_rows import refusal_for
 from cdc_core.errors import UnplannedSchemaError
 from cdc_core.queries.arrow_evaluation import candidates, given_rows, images
@@ -114,7 +114,7 @@ def packed_columns(
         changes = None
         if query.by_spark:
             assert schema is not None
-            yield from _spread(pack_whole(BESIDE, passed), schema)
+            yield from _spread(pack(passed, BESIDE), schema)
             changes = _changes(part, query, schema)
         bad = _incomplete(part, query)
         start = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from cdc_core.engine.attempt import Attempt, Task
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import Arriving
 from cdc_core.envelope import DeleteForm
-from cdc_core.queries.bound_query import delivered_rows
+from cdc_core.queries.bound_query import BoundQuery, delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
 from cdc_core.spark.evaluated_rows import opened
@@ -22,20 +23,20 @@ WRITER = "writer"
 
 def read(attempt: Attempt, number: int, task: Task) -> Iterator[pa.RecordBatch]:
     """Yield the slice of *task* in the layout that the attempt's query needs; exchanged rows also say who writes."""
-    for writer, batch in _read(attempt, number, task):
-        if not attempt.config.exchanges:
-            yield batch
-        else:
-            yield batch.append_column(WRITER, pa.repeat(pa.scalar(writer, pa.int32()), len(batch)))
+    config, schema, how = attempt.config, None, {}
+    if config.plans:
+        queries = [plan.query for plan in config.plans]
+        schema = columns_schema(queries) if config.evaluates else None
+        how = _evaluating(config, queries, schema)
+    for writer, batch in attempt.read(number, task, **how):
+        given = batch if schema is None else noted(batch, schema)
+        if config.exchanges:
+            given = given.append_column(WRITER, pa.repeat(pa.scalar(writer, pa.int32()), len(given)))
+        yield given
 
 
-def _read(attempt: Attempt, number: int, task: Task) -> Iterator[tuple[int, pa.RecordBatch]]:
-    config = attempt.config
-    if not config.plans:
-        yield from attempt.read(number, task)
-        return
-    queries = [plan.query for plan in config.plans]
-    schema = columns_schema(queries) if config.evaluates else None
+def _evaluating(config: AttemptConfig, queries: Sequence[BoundQuery], schema: pa.Schema | None) -> dict[str, Any]:
+    """Return how `Attempt.read` gives rows to *queries*, and shows them."""
     selects, key = config.feed.queries().selects, config.feed.mask_key
 
     def shown(rows: RowBatch) -> RowBatch:
@@ -50,17 +51,15 @@ def _read(attempt: Attempt, number: int, task: Task) -> Iterator[tuple[int, pa.R
         mask_key=key,
         deletes_as_rows=_deletes_as_rows(config),
     )
-    for writer, batch in attempt.read(number, task, pack=packed, shown=shown):
-        yield writer, batch if schema is None else noted(batch, schema)
+    return {"pack": packed, "shown": shown}
 
 
-def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
-    """Yield what arrives for `Attempt.write`, which guards it, opened if it has the columns layout."""
+def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterable[Arriving]:
+    """Return what arrives for `Attempt.write`, which guards it, opened if it has the columns layout."""
     config = attempt.config
     if config.evaluates:
-        yield from opened(batches, config.plans, deletes_as_rows=_deletes_as_rows(config))
-    else:
-        yield from batches
+        return opened(batches, config.plans, deletes_as_rows=_deletes_as_rows(config))
+    return batches
 
 
 def _deletes_as_rows(config: AttemptConfig) -> bool:

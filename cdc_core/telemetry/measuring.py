@@ -45,23 +45,19 @@ class CommitLatency:
         self._waiting.clear()
 
 
-def note_sizes(tally: Tally, batch: MessageBatch) -> None:
-    """Count the sizes of the values of *batch*; a tombstone has none. For an encoder's own mistakes others look."""
-    value = getattr(batch, "value", None)
-    if isinstance(value, pa.BinaryArray | pa.LargeBinaryArray):
-        tally.observe_all(MESSAGE_BYTES, pc.fill_null(pc.binary_length(value), 0).to_numpy())
-
-
 class TimedEncoder(WrappedEncoder):
-    """Encodes as another encoder does, at the stage `encode`, and counts the sizes of messages."""
+    """Encodes as another encoder does, at the stage `encode`, and counts the sizes of values. A tombstone has none."""
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         with stage(ENCODE):
-            batch = super().encode(rows, topic=topic)
+            batch = self._encoder.encode(rows, topic=topic)
             stages = measured_stages()
             if stages is not None:
-                note_sizes(stages.tally, batch)
-            _note_encoded(rows)
+                value = getattr(batch, "value", None)  # for an encoder's own mistakes others look
+                if isinstance(value, pa.BinaryArray | pa.LargeBinaryArray):
+                    stages.tally.observe_all(MESSAGE_BYTES, pc.fill_null(pc.binary_length(value), 0).to_numpy())
+                if stages.trace is not None:
+                    stages.trace.reached("encoded", rows)
             return batch
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
@@ -77,16 +73,11 @@ class _TimedBody(WrappedBody):
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:
         with stage(ENCODE):
             written = super().write(rows)
-            _note_encoded(rows)
+            stages = measured_stages()
+            if stages is not None and stages.trace is not None:
+                stages.trace.reached("encoded", rows)
             return written
 
     def finish(self) -> bytes | pa.Buffer:
         with stage(ENCODE):
             return super().finish()
-
-
-def _note_encoded(rows: RowBatch) -> None:
-    stages = measured_stages()
-    if stages is not None:
-        for _, traced in stages.traced_rows(rows):
-            traced.reached("encoded")

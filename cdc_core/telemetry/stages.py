@@ -40,6 +40,9 @@ class SliceTrace(Protocol):
     def rows_in(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
         """Return those that are among *rows*, each with its index."""
 
+    def reached(self, stage: str, rows: RowBatch) -> None:
+        """Note that those among *rows* are at *stage* now."""
+
 
 class Stages:
     """Seconds that one task spends at each stage, beginning at *first*. *changed* is called at every change.
@@ -47,7 +50,7 @@ class Stages:
     `changes` counts the changes of the stage. `repeat` is what the component at work repeats by itself. `tally` is what
     the task counts beside the time. `trace` has the changes of the slice that are traced, None unless there are some.
 
-    The `CallObserver` of sinks that the task calls.
+    The `CallObserver` of sinks that the task calls. What a sink repeats asks `before_repeating` first, which may raise.
     """
 
     def __init__(self, first: str, *, changed: Callable[[Stages], None] | None = None) -> None:
@@ -56,6 +59,7 @@ class Stages:
         self.repeat: Repeat | None = None
         self.tally = Tally()
         self.trace: SliceTrace | None = None
+        self.before_repeating: Callable[[], object] = lambda: None
         self._changed = changed
         self._since = time.monotonic()
         self._seconds = dict.fromkeys(STAGES, 0.0)
@@ -82,7 +86,8 @@ class Stages:
 
     @contextmanager
     def repeating(self, reason: str, *, next_attempt_s: float) -> Iterator[None]:
-        """Show, inside the block, what the component at work repeats."""
+        """Show, inside the block, what the component at work repeats. Raises: as `before_repeating`."""
+        self.before_repeating()
         self._say(Repeat(reason=reason, next_at=time.time() + next_attempt_s))
         try:
             yield

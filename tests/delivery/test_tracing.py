@@ -50,7 +50,7 @@ def test_a_key_is_found_in_its_table_and_no_more_often_than_was_asked_for(rows: 
 def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
     followed = FollowedChanges()
     followed.add(wanted(TraceRequest(number=1, table=None, key=None, most=9)).found_in(rows, as_it_is))
-    followed.emitted(rows.slice(0, 2))
+    followed.reached("emitted", rows.slice(0, 2))
     letter = DeadLetter(table="shop.public.orders", key="[1]", updated=Timestamp(11), stage="sink", error="secret")
     delivered, refused, left_out, _ = followed.flushed([letter])
     assert list(delivered.moments) == ["planned", "read", "emitted", "acknowledged"]

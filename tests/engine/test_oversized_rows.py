@@ -15,7 +15,7 @@ from cdc_core import Column, ColumnType, Kind, Op, RowBatch, Slice, SliceInfo, S
 from cdc_core.config.parts import Parts
 from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.refused_rows import refusal_of, refused_row
+from cdc_core.engine.refused_rows import refusal_for, refused_row
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.errors import BadRowError
 from cdc_core.unavailable import unavailable_by_column
@@ -117,7 +117,7 @@ def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_o
 
 
 def test_a_refused_row_has_its_small_values_and_names_the_large_ones() -> None:
-    bad = refused_row(refusal_of(rows([1_000_000], diff=True), 20_000))
+    bad = refused_row(refusal_for(rows([1_000_000], diff=True), "it is large", stage="source"))
     assert unavailable_by_column(bad.row).keys() == {"text"}
     assert bad.row.column("after").to_pylist() == [{"id": 0, "n": 0, "text": None}]
     assert bad.row.column("before").to_pylist() == [None]
@@ -128,7 +128,7 @@ def test_a_refused_delete_has_its_key() -> None:
     whole = rows([1_000_000], diff=True)
     columns = {name: whole.column(name) for name in whole.batch.schema.names}
     delete = RowBatch.of(WIDE, **columns | {"after": pa.nulls(1, WIDE.after_type)})
-    bad = refused_row(refusal_of(delete, 20_000))
+    bad = refused_row(refusal_for(delete, "it is large", stage="source"))
     assert not bad.row.has_unavailable
     assert bad.row.shown_key(0) == {"id": 0}
     assert bad.row.nbytes < 1000

@@ -58,6 +58,9 @@ class AllRows:
     def rows_in(self, _: RowBatch) -> list[tuple[int, TracedRow]]:
         return [(0, self.row)]
 
+    def reached(self, stage: str, rows: RowBatch) -> None:
+        pass
+
 
 @pytest.fixture
 def context(tmp_path: Path) -> SinkContext:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from cdc_core import Column, ColumnType, Kind, MessageBatch, Op, RowBatch, TableName, TableSchema
-from cdc_core.telemetry.measuring import CommitLatency, note_sizes
-from cdc_core.telemetry.metrics import BATCH_ROWS, COMMIT_LATENCY, MESSAGE_BYTES
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
+from cdc_core.telemetry.measuring import CommitLatency
+from cdc_core.telemetry.metrics import BATCH_ROWS, COMMIT_LATENCY
 from cdc_core.telemetry.tally import Tally
 
 ID = Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64))
@@ -64,13 +62,3 @@ def test_a_clock_of_the_source_that_is_ahead_counts_as_no_latency() -> None:
     latency.emitted(rows(Op.INSERT, ages_s=(-60.0,)))
     latency.flushed()
     assert latencies(tally) == {COMMIT_LATENCY.buckets[0]: 1}
-
-
-@pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
-def test_the_sizes_of_values_are_counted_and_a_tombstone_has_none(type_: pa.DataType) -> None:
-    values = pa.array([b"x" * 64, None, b"x" * 65, b"x" * 300], type_)
-    batch: Any = MessageBatch(topic="t", key=values, value=values, updated=values)
-    tally = Tally()
-    note_sizes(tally, batch)
-    [sizes] = tally.samples(MESSAGE_BYTES)
-    assert (sizes.counts[:3], sizes.value) == ([2, 1, 1], 429)

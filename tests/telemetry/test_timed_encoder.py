@@ -105,5 +105,19 @@ def test_its_calls_are_at_the_stage_encode_and_messages_are_measured_not_files(m
     assert _measured_messages(stages) == 1
 
 
+@pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
+def test_the_sizes_of_values_are_counted_and_a_tombstone_has_none(type_: pa.DataType) -> None:
+    values: Any = pa.array([b"x" * 64, None, b"x" * 65, b"x" * 300], type_)
+
+    class ReadyEncoder(PlainEncoder):
+        def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+            return MessageBatch(topic=topic, key=values, value=values, updated=values)
+
+    with Stages(SINK).measured() as stages:
+        TimedEncoder(ReadyEncoder(CONTEXT)).encode(ROWS, topic="t")
+    [sizes] = stages.tally.samples(MESSAGE_BYTES)
+    assert (sizes.counts[:3], sizes.value) == ([2, 1, 1], 429)
+
+
 def _measured_messages(stages: Stages) -> float:
     return sum(sum(sample.counts) for sample in stages.tally.samples(MESSAGE_BYTES))

@@ -143,7 +143,7 @@ def test_a_client_that_fails_without_a_reason_is_retried() -> None:
     properties = client_properties("kafka://127.0.0.1:1", options, changefeed="f")
     producer = OrderedProducer({**properties, **producer_properties(options)}, stall_s=5, log=ClientLog())
     producer._producer = FailingClient(producer.client)  # type: ignore[assignment]
-    producer.send("orders", [{"key": b"k", "value": b"v"}])
+    producer.send("orders", [b"k"], [b"v"])
     with pytest.raises(RetryableSinkError, match="the client failed without giving a reason"):
         producer.flush()
     producer.close()

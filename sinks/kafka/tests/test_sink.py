@@ -35,6 +35,9 @@ class EveryFirstRow:
         self.followed.append(TracedRow())
         return [(0, self.followed[-1])]
 
+    def reached(self, stage: str, rows: RowBatch) -> None:
+        pass
+
 
 def test_slices_with_traced_rows_share_a_client_that_is_closed_when_there_are_no_more(
     kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch

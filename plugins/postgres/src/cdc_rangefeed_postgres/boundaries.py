@@ -36,9 +36,10 @@ from cdc_core import (
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
+from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.partitions import joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
-from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
+from cdc_rangefeed_postgres.truncation import note_partitions
 from cdc_rangefeed_postgres.unlogged import require_always_logged
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
@@ -91,20 +92,17 @@ def with_schema_changes(
     rules: SchemaChangeRules,
     *,
     resolved: Timestamp,
-    truncate: Truncate,
-    removed: Removed,
-    compared: Compared | None,
+    options: PostgresOptions,
     search: Callable[[Sequence[tuple[Leaf, int]]], Sequence[Leaf]],
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
-    *compared* is what this function found last in this process, see `Compared`. *search* is asked once which partitions
-    with a new file were truncated, where the catalog does not tell.
+    Not needed where `Compared` holds. *search* is asked once which partitions with a new file were truncated, where the
+    catalog does not tell.
+
     Raises: PartitionsTruncatedError, also for partitions that ended the changefeed before and which *token* remembers;
     TerminalRangefeedError when the policy is to stop.
     """
-    if compared is not None and compared.holds(catalog, token):
-        return token
     tables = [catalog.tables[name] for name in token.tables]
     states, changes, rewritten = dict(token.tables), [], {}
     unaltered: list[tuple[Leaf, int]] = []
@@ -121,13 +119,13 @@ def with_schema_changes(
                 if found.altered(table, len(found.attributes[table.oid])) == state.layout.altered:
                     unaltered += rewritten[name]
             changes += _key_changes(table, state)
-            state = without_attached_again(table, state, removed=removed)
+            state = without_attached_again(table, state, removed=options.removed_partitions)
             states[name] = replace(state, layout=found.layout(table, state), truncated=())
     partitions = [leaf for name, leaves in rewritten.items() if catalog.tables[name].kind == "p" for leaf in leaves]
-    in_log = set(search(partitions)) if partitions and truncate == "stop" else set()
+    in_log = set(search(partitions)) if partitions and options.truncate == "stop" else set()
     for name, leaves in rewritten.items():
         truncated[name] += [leaf.qualified for leaf, _ in leaves if leaf in in_log]
-    note_partitions({name: tuple(dict.fromkeys(names)) for name, names in truncated.items() if names}, truncate)
+    note_partitions({name: tuple(dict.fromkeys(names)) for name, names in truncated.items() if names}, options.truncate)
     require_always_logged(connection, unaltered, search)
     if states == token.tables:
         return token

@@ -80,7 +80,7 @@ class Changes:
     """Whether the old tuple of each update and delete is in the log, with all columns."""
 
 
-def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, diff: bool) -> Changes:
+def read_changes(messages: Messages, version: TableVersion, indices: Ints, *, diff: bool) -> Changes:
     """Return the changes at *indices* of *messages*, which all have the same *version*.
 
     Raises: TerminalRangefeedError when *diff* needs old rows and the log has only their keys.

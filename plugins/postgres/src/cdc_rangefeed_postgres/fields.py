@@ -25,18 +25,23 @@ class Messages:
     The buffer is a copy with padding at the end, so a fixed number of bytes can be read at any position in a message.
     """
 
-    def __init__(self, array: pa.Array) -> None:
-        if pa.types.is_large_binary(array.type):
-            array = array.cast(pa.binary())
-        if array.null_count:
+    def __init__(self, messages: pa.Array | pa.ChunkedArray) -> None:
+        if messages.null_count:
             raise ContractError("plugin 'postgres': a message of the log is null")
-        _, offsets, data = array.buffers()
-        bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4) if len(array) else np.zeros(1, "i4")
-        first, last = int(bounds[0]), int(bounds[-1])
-        self.bytes = np.zeros(last - first + _PADDING, np.uint8)
-        if last > first:
-            self.bytes[: last - first] = np.frombuffer(data, np.uint8, last - first, first)
-        bounds = bounds.astype(np.int64) - first
+        chunks = messages.chunks if isinstance(messages, pa.ChunkedArray) else [messages]
+        parts = [_bounds_and_data(chunk) for chunk in chunks if len(chunk)]
+        bounds = np.zeros(1 + sum(len(each) - 1 for each, _ in parts), np.int64)
+        done = 0
+        for each, _ in parts:  # the first bound of a chunk is the last one of the chunk before
+            bounds[done : done + len(each)] = each - each[0] + bounds[done]
+            done += len(each) - 1
+        self.bytes = np.zeros(bounds[-1] + _PADDING, np.uint8)
+        place = 0
+        for each, data in parts:
+            size = each[-1] - each[0]
+            if size:
+                self.bytes[place : place + size] = np.frombuffer(data, np.uint8, size, each[0])
+            place += size
         self.starts, self.ends = bounds[:-1], bounds[1:]
         self.buffer = pa.py_buffer(self.bytes)
 
@@ -63,6 +68,13 @@ class Messages:
         width = np.dtype(type_).itemsize
         everywhere = np.ndarray((len(self.bytes) - width + 1,), type_, self.bytes, strides=(1,))
         return everywhere[positions]
+
+
+def _bounds_and_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
+    if pa.types.is_large_binary(array.type):
+        array = array.cast(pa.binary())
+    _, offsets, data = array.buffers()
+    return np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4), data
 
 
 @dataclass(frozen=True, slots=True)

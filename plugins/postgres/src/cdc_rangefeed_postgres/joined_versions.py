@@ -30,12 +30,14 @@ def folded_versions(
     """
     run: list[_Joined] = []
     for part in parts:
-        require_keys(part)
+        if part.new.unchanged:
+            require_keys(part)
         joined = _Joined.of(run[-1], part, transactions) if run else None
         if joined is None:
             yield from _folded(run, transactions, shared)
             run, joined = [], _Joined(part, 0)
-        fill_from_earlier(joined.changes)
+        if joined.changes.new.unchanged:
+            fill_from_earlier(joined.changes)
         run.append(joined)
     yield from _folded(run, transactions, shared)
 

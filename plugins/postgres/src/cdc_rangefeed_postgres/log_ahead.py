@@ -257,9 +257,9 @@ class _Session:
             )
             begun = 0
             with closing(fetches):  # before the connection is
-                for batch in fetches:
-                    if len(batch):
-                        messages = _Messages.of(batch.column(0))
+                for fetch in fetches:
+                    if len(fetch):
+                        messages = _Messages.of(fetch)
                         begun = messages.last_begun() or begun
                         if not self._put(range_, messages):
                             return

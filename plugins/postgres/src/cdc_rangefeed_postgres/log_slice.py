@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -102,9 +102,8 @@ def read_log(
     if slice_.end > slice_.start:
         with (
             server.translated("reading the log"),
-            closing(_batches(server, connection, slice_, options)) as batches,
+            closing(_fetches(server, connection, slice_, options)) as fetches,
         ):
-            fetches = (batch.column(0) for batch in batches)
             for messages in whole_transactions(fetches, largest=options.fetch_size, start=slice_.start):
                 yield from decoder.decode(messages, target_bytes=options.fetch_size)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
@@ -112,39 +111,42 @@ def read_log(
         yield SpanMark(span=Span(table), timestamp=timestamp, resolved=slice_.resolved)
 
 
-def _batches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.RecordBatch]:
-    """Yield the messages of the log from at or before the slice's start to at or after its end."""
-    if slice_.session and (yield from _from_session(slice_)):
-        return
+def _fetches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.Array]:
+    """Return the messages of the log from at or before the slice's start to at or after its end."""
+    if slice_.session:
+        return _from_session(server, connection, slice_, options)
     worth = slice_.slot.temporary or slice_.end - slice_.start >= WORTH_BYTES
     copy = _copy(server, connection, slice_) if worth else None
     if copy is None:
-        query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
-        yield from _from_slot(server, connection, query, slice_, options)
-    else:
-        with explained(server, slice_.slot, needed=slice_.start):
-            fetches = copy.fetches(slice_.end, binary=slice_.binary, batch_bytes=options.fetch_size)
-            yield from read_ahead(fetches, max_bytes=_AHEAD_BYTES, interrupt=copy.cancel)
-            copy.drop()
+        return _from_slot(server, connection, slice_, options)
+    return _from_copy(server, copy, slice_, options)
 
 
-def _from_session(slice_: LogSlice) -> Generator[pa.RecordBatch, None, bool]:
-    """Yield what the decoding session has, and return whether that was the slice. Otherwise there was no row.
+def _from_session(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.Array]:
+    """Yield what the decoding session has; what the server has, if the session does not give the slice.
 
     Raises: RetryableRangefeedError when the session ends after the first row.
     """
     shapes, begun = True, False
     try:
-        for batch in slice_from(slice_.session, slice_.start, slice_.end):
-            begun = begun or (not shapes and len(batch) > 0)
+        for messages in slice_from(slice_.session, slice_.start, slice_.end):
+            begun = begun or (not shapes and len(messages) > 0)
             shapes = False  # the first has only those of tables
-            yield batch
+            yield messages
+        return
     except OSError as error:
         if begun:
             raise RetryableRangefeedError(f"the log was read only in part: {error}") from None
         log.debug("the slice is read by SQL, because the session does not give it: %s", error)
-        return False
-    return True
+    with closing(_fetches(server, connection, replace(slice_, session=""), options)) as fetches:
+        yield from fetches
+
+
+def _from_copy(server: Server, copy: SlotCopy, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.Array]:
+    with explained(server, slice_.slot, needed=slice_.start):
+        fetches = copy.fetches(slice_.end, binary=slice_.binary, batch_bytes=options.fetch_size)
+        yield from read_ahead(fetches, max_bytes=_AHEAD_BYTES, interrupt=copy.cancel)
+        copy.drop()
 
 
 def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
@@ -170,10 +172,9 @@ def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
     return copy
 
 
-def _from_slot(
-    server: Server, connection: Any, query: str, slice_: LogSlice, options: PostgresOptions
-) -> Iterator[pa.RecordBatch]:
-    """Yield the result of *query*. Wait a short time for a slot that its last reader has not released yet."""
+def _from_slot(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.Array]:
+    """Yield what the slot itself has. Wait a short time for a slot that its last reader has not released yet."""
+    query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
     deadline = time.monotonic() + _IN_USE_LIMIT_S
     while True:
         cursor = connection.cursor()
@@ -182,7 +183,7 @@ def _from_slot(
             with explained(server, slice_.slot, needed=slice_.start):
                 for batch in stream(cursor, query, batch_bytes=options.fetch_size):
                     begun = True
-                    yield batch
+                    yield batch.column(0)
                 cursor.execute(_MOVED.format(slot=slice_.slot.name, start=lsn_text(slice_.start)))
                 if cursor.fetchone() is not None:
                     explain(server, slice_.slot, needed=slice_.start)

@@ -97,8 +97,8 @@ class SliceSocket(Generic[S]):
             reader.sendall(_FRAME.pack(_COMPLETE, 0))
 
 
-def slice_from(name: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield what `Session.slice` gives at the socket *name*, as batches with one column.
+def slice_from(name: str, start: int, end: int) -> Iterator[pa.Array]:
+    """Yield the arrays of messages that `Session.slice` gives at the socket *name*.
 
     Raises: OSError when the process is not on this host, is gone, or cannot give all of it.
     """
@@ -114,7 +114,7 @@ def slice_from(name: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
                 return
             offsets = _received(session, (count + 1) * _OFFSET_BYTES)
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_received(session, size))]
-            yield pa.record_batch([pa.Array.from_buffers(pa.binary(), count, buffers)], ["data"])
+            yield pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
 def _is_same_user(peer: socket.socket) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Container, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from functools import partial
+from itertools import groupby, starmap
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_core import ContractError, Op, RowBatch, TableSchema, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
-from cdc_rangefeed_postgres.fields import Ints, Messages
+from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
 from cdc_rangefeed_postgres.joined_versions import folded_versions
 from cdc_rangefeed_postgres.keys import Folded
 from cdc_rangefeed_postgres.relations import RelationTracker
@@ -74,7 +75,7 @@ class LogDecoder:
         """Return the LSN of the commit of rows with *updated*, of the last call of `decode`; None if unknown."""
         return self._clock.lsn_of(updated)
 
-    def decode(self, messages: pa.Array, *, target_bytes: int = 2 << 20) -> Iterator[RowBatch]:
+    def decode(self, messages: pa.Array | pa.ChunkedArray, *, target_bytes: int = 2 << 20) -> Iterator[RowBatch]:
         """Yield the rows of *messages*, a binary array of whole pgoutput messages that follow those of the last call.
 
         The rows of one table and version come together, in batches of about *target_bytes*. The rows of a key come in
@@ -86,28 +87,30 @@ class LogDecoder:
         stamps = self._clock.stamp(log)
         self._shared.begin(int(stamps.transactions.max(initial=0)))
         kept = stamps.kept[stamps.transactions]
-        self._note_truncated(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
+        if len(truncated := np.flatnonzero(kept & (log.kinds == _TRUNCATE))):
+            self._note_truncated(log, truncated)
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
-        tables = groupby(self._tracker.groups(log, rows), key=lambda group: group[0].schema.name)
-        parts = (
-            (read_changes(log, indices, version, diff=self._diff) for version, indices in groups)
-            for _, groups in tables
-        )
-        folded_parts = chain.from_iterable(folded_versions(part, stamps.transactions, self._shared) for part in parts)
-        for changes, folded in folded_parts:
-            version, whole, wanted = changes.version, self._batch(changes, folded, stamps), folded.replaced
-            if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:
-                wanted = np.ones(len(whole), np.bool_)
-            elif not has_key_texts(whole.schema):
-                wanted = np.zeros(len(whole), np.bool_)
-            start = 0
-            for batch in _slices(whole, target_bytes):
-                here = wanted[start : start + len(batch)]
-                start += len(batch)
-                if self._lookup is None or not here.any():
-                    yield batch
-                else:
-                    yield from completed(batch, version, wanted=here, lookup=self._lookup, target_bytes=target_bytes)
+        for _, groups in groupby(self._tracker.groups(log, rows), key=lambda group: group[0].schema.name):
+            parts = starmap(partial(read_changes, log, diff=self._diff), groups)
+            for changes, folded in folded_versions(parts, stamps.transactions, self._shared):
+                whole = self._batch(changes, folded, stamps)
+                yield from self._parts(whole, changes.version, folded.replaced, target_bytes)
+
+    def _parts(self, whole: RowBatch, version: TableVersion, replaced: Mask, target_bytes: int) -> Iterator[RowBatch]:
+        """Yield *whole* in batches of about *target_bytes*, with the values that are to be looked up."""
+        wanted = replaced
+        if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:
+            wanted = np.ones(len(whole), np.bool_)
+        elif not has_key_texts(whole.schema):
+            wanted = np.zeros(len(whole), np.bool_)
+        count = max(1, round(whole.nbytes / target_bytes))
+        step = max(1, -(-len(whole) // count))
+        for start in range(0, len(whole), step):
+            batch, here = whole.slice(start, step), wanted[start : start + step]
+            if self._lookup is None or not here.any():
+                yield batch
+            else:
+                yield from completed(batch, version, wanted=here, lookup=self._lookup, target_bytes=target_bytes)
 
     def _batch(self, changes: Changes, folded: Folded, stamps: Stamps) -> RowBatch:
         rows, ops = folded.rows, folded.ops
@@ -135,14 +138,6 @@ class LogDecoder:
             relids = struct.unpack_from(f">{count}I", message, 6)
             if names := [self._tracker.name(relid) for relid in relids if self._tracker.watches(relid)]:
                 note_tables(names, self._truncate)
-
-
-def _slices(batch: RowBatch, target_bytes: int) -> Iterator[RowBatch]:
-    if len(batch):
-        count = max(1, round(batch.nbytes / target_bytes))
-        step = -(-len(batch) // count)
-        for offset in range(0, len(batch), step):
-            yield batch.slice(offset, step)
 
 
 def _images(schema: TableSchema, tuples: Tuples, which: Ints) -> pa.StructArray:

@@ -199,19 +199,18 @@ class PostgresPlanner(StepPlanner):
             start = noted(connection, start, catalog)
             try:
                 start = self._filters.compared(connection, catalog, start)
+                if self._compared is None or not self._compared.holds(catalog, start):
+                    start = with_schema_changes(
+                        connection,
+                        catalog,
+                        start,
+                        self.context.schema_changes,
+                        resolved=self._resolved,
+                        options=self._options,
+                        # Without a clock, the catalog may not have shown what ended just there.
+                        search=partial(self._truncated.truncated, connection, after=start.lsn - (start.clock is None)),
+                    )
                 removed = self._options.removed_partitions
-                start = with_schema_changes(
-                    connection,
-                    catalog,
-                    start,
-                    self.context.schema_changes,
-                    resolved=self._resolved,
-                    truncate=self._options.truncate,
-                    removed=removed,
-                    compared=self._compared,
-                    # Without a clock, the catalog may not have shown what ended just there.
-                    search=partial(self._truncated.truncated, connection, after=start.lsn - (start.clock is None)),
-                )
                 start = with_present_partitions(connection, catalog, start, removed=removed)
                 near_end = flushed - start.lsn <= log_bytes(limit)
                 self._sure = self._new_tables.poll(connection, catalog, start, near_end=near_end) and self._sure

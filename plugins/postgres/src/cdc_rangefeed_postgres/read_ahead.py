@@ -1,4 +1,4 @@
-"""Takes batches from a source in another thread, so that the source works while its consumer does."""
+"""Takes arrays from a source in another thread, so that the source works while its consumer does."""
 
 from __future__ import annotations
 
@@ -38,12 +38,10 @@ class StillReadingError(RetryableRangefeedError):
         threading.Thread(target=wait, name="cdc-read-ahead-end", daemon=True).start()
 
 
-def read_ahead(
-    source: Generator[pa.RecordBatch], *, max_bytes: int, interrupt: Callable[[], None]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of *source*, which one thread iterates and closes. Raises: what *source* raises.
+def read_ahead(source: Generator[pa.Array], *, max_bytes: int, interrupt: Callable[[], None]) -> Iterator[pa.Array]:
+    """Yield the arrays of *source*, which one thread iterates and closes. Raises: what *source* raises.
 
-    Takes no batch while those that wait have *max_bytes* or more. When this ends, so has the thread, also when the
+    Takes no other while those that wait have *max_bytes* or more. When this ends, so has the thread, also when the
     consumer stops early: *interrupt*, called from the consumer's thread, must make a source that is waiting raise or
     return soon. It is called again until the thread has ended, as it may come between two calls that wait.
 
@@ -70,22 +68,22 @@ def _end(thread: threading.Thread, interrupt: Callable[[], None]) -> None:
 
 
 class _Waiting:
-    """The batches between the two threads."""
+    """The arrays between the two threads."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._changed = threading.Condition()
-        self._batches: deque[pa.RecordBatch] = deque()
+        self._arrays: deque[pa.Array] = deque()
         self._bytes = 0
         self._error: BaseException | None = None
         self._ended = False
         self._stopped = False
 
-    def fill(self, source: Generator[pa.RecordBatch]) -> None:
+    def fill(self, source: Generator[pa.Array]) -> None:
         error: BaseException | None = None
         try:
-            for batch in source:
-                if not self._put(batch):
+            for array in source:
+                if not self._put(array):
                     break
             source.close()
         except BaseException as raised:
@@ -94,29 +92,29 @@ class _Waiting:
             self._ended, self._error = True, error
             self._changed.notify_all()
 
-    def drain(self) -> Iterator[pa.RecordBatch]:
+    def drain(self) -> Iterator[pa.Array]:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._batches or self._ended)
-                if not self._batches:
+                self._changed.wait_for(lambda: self._arrays or self._ended)
+                if not self._arrays:
                     if self._error is not None:
                         raise self._error
                     return
-                batch = self._batches.popleft()
-                self._bytes -= batch.nbytes
+                array = self._arrays.popleft()
+                self._bytes -= array.nbytes
                 self._changed.notify_all()
-            yield batch
+            yield array
 
     def stop(self) -> None:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
-    def _put(self, batch: pa.RecordBatch) -> bool:
-        """Return whether another batch is wanted, which may take a while."""
+    def _put(self, array: pa.Array) -> bool:
+        """Return whether another one is wanted, which may take a while."""
         with self._changed:
-            self._batches.append(batch)
-            self._bytes += batch.nbytes
+            self._arrays.append(array)
+            self._bytes += array.nbytes
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._bytes < self._max_bytes or self._stopped)
             return not self._stopped

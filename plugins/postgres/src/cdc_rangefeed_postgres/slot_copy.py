@@ -62,8 +62,8 @@ class SlotCopy:
         """Return whether the slot that this is a copy of is a failover slot."""
         return bool(self._row(_IS_FAILOVER.format(slot=self._slot.name))[0])
 
-    def fetches(self, end: int, *, binary: bool, batch_bytes: int, whole: bool = False) -> Generator[pa.RecordBatch]:
-        """Yield what `Slot.peek` has up to *end*, in intervals of the log; with *whole* in one.
+    def fetches(self, end: int, *, binary: bool, batch_bytes: int, whole: bool = False) -> Generator[pa.Array]:
+        """Yield the messages that `Slot.peek` has up to *end*, in intervals of the log; with *whole* in one.
 
         The server decodes an interval whole before it sends the first byte of it, so the first one is small. It decodes
         from the copy's restart point each time, so each one is at least twice as long as what is decoded again.
@@ -85,7 +85,8 @@ class SlotCopy:
                 upto = end
             query = f"SELECT data FROM {self._slot.consume(self._name, upto, binary=binary)}"
             with self._connection.cursor() as cursor:
-                yield from stream(cursor, query, batch_bytes=batch_bytes)
+                for batch in stream(cursor, query, batch_bytes=batch_bytes):
+                    yield batch.column(0)
             size = min(2 * size, _LARGEST_BYTES)
 
     def drop(self) -> None:

@@ -103,7 +103,7 @@ _SHAPES = np.frombuffer(b"RY", np.uint8)
 """Messages with the shape of a table or a type. The server sends them again in each call and when its caches expire."""
 
 
-def whole_transactions(fetches: Iterable[pa.BinaryArray], *, largest: int, start: int = 0) -> Iterator[pa.BinaryArray]:
+def whole_transactions(fetches: Iterable[pa.BinaryArray], *, largest: int, start: int = 0) -> Iterator[pa.ChunkedArray]:
     """Yield the messages of *fetches*, in order, in arrays that end with a transaction.
 
     Transactions whose final LSN is below *start* are in arrays of their own. From there on, an array ends with the
@@ -137,15 +137,19 @@ def whole_transactions(fetches: Iterable[pa.BinaryArray], *, largest: int, start
             total, level = int(sums[-1]), int(levels[-1]) if len(levels) else level
         done = 0
         for stop in stops.tolist():
-            held.append(fetch.slice(done, stop - done))
-            yield from _joined(held)
+            if stop > done:
+                held.append(fetch.slice(done, stop - done))
+            if held:
+                yield pa.chunked_array(held)
             held, done = [], stop
-        held.append(fetch.slice(done))
+        if done < len(fetch):
+            held.append(fetch.slice(done))
         size, part = (0, 0) if kinds[-1] == _COMMIT else (int(places[-1] - begun[-1]), int(parts[-1]))
-        if size // largest > part:  # the next message begins another part
-            yield from _joined(held)
+        if held and size // largest > part:  # the next message begins another part
+            yield pa.chunked_array(held)
             held = []
-    yield from _joined(held)
+    if held:
+        yield pa.chunked_array(held)
 
 
 def _first_from(start: int, fetch: pa.BinaryArray, bounds: Ints, begins: Ints) -> int:
@@ -154,12 +158,6 @@ def _first_from(start: int, fetch: pa.BinaryArray, bounds: Ints, begins: Ints) -
     finals = np.ascontiguousarray(data[bounds[begins][:, None] + _FINAL_LSN]).view(">u8").ravel()
     found = begins[finals >= start]
     return int(found[0]) if len(found) else len(fetch)
-
-
-def _joined(arrays: list[pa.BinaryArray]) -> Iterator[pa.BinaryArray]:
-    filled = [array for array in arrays if len(array)]
-    if filled:
-        yield filled[0] if len(filled) == 1 else pa.concat_arrays(filled)
 
 
 def _kinds_and_places(fetch: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:

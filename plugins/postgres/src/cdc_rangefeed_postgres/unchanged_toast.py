@@ -117,10 +117,9 @@ def fill_from_earlier(changes: Changes) -> None:
 
     Values of old tuples are filled already.
     """
-    if changes.new.unchanged:
-        codes = key_codes(changes.keys)
-        for index in list(changes.new.unchanged):
-            _fill(changes, index, codes)
+    codes = key_codes(changes.keys)
+    for index in list(changes.new.unchanged):
+        _fill(changes, index, codes)
 
 
 def unavailable_of(changes: Changes, rows: Ints) -> pa.ListArray | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -117,15 +116,15 @@ class KafkaSink(Sink):
         self._messages += len(batch)
         with self._dropped_when_refused():
             producer.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
-            if headers is None:
-                for start in range(0, len(batch), _CHUNK):
-                    keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)
-                    chunk = _messages(keys, values)
-                    for place, callback in _within(callbacks, start).items():
-                        chunk[place]["callback"] = callback
-                    producer.send(batch.topic, chunk)
-            else:
-                _send_with_headers(producer, batch, headers, callbacks)
+            for start in range(0, len(batch), _CHUNK):
+                end = start + _CHUNK
+                producer.send(
+                    batch.topic,
+                    batch.key.slice(start, _CHUNK).to_pylist(),
+                    batch.value.slice(start, _CHUNK).to_pylist(),
+                    None if headers is None else headers[start:end],
+                    {place - start: callback for place, callback in callbacks.items() if start <= place < end},
+                )
 
     def flush(self) -> Flushed:
         """Return when every message is acknowledged. Counts the bytes of keys and values, before compression."""
@@ -202,24 +201,6 @@ class KafkaSink(Sink):
     def _require_open(self) -> None:
         if self._closed:
             raise TerminalSinkError("the Kafka sink is closed")
-
-
-def _send_with_headers(
-    producer: OrderedProducer, batch: MessageBatch, headers: Sequence[list[Header]], callbacks: Mapping[int, Any]
-) -> None:
-    for start in range(0, len(batch), _CHUNK):
-        keys = batch.key.slice(start, _CHUNK).to_pylist()
-        values = batch.value.slice(start, _CHUNK).to_pylist()
-        producer.send_each(batch.topic, keys, values, headers[start : start + _CHUNK], _within(callbacks, start))
-
-
-def _within(callbacks: Mapping[int, Any], start: int) -> dict[int, Any]:
-    """Return the *callbacks* of the chunk that begins at *start*, by their places in it."""
-    return {place - start: callback for place, callback in callbacks.items() if start <= place < start + _CHUNK}
-
-
-def _messages(keys: pa.Array, values: pa.Array) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value} for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True)]
 
 
 def _without(

@@ -82,7 +82,8 @@ class SizeLimits:
 
         *headers* are the bytes of each message's headers. *first* is the index of the first row since the last flush.
         """
-        nbytes = _lengths(batch.value) + _lengths(batch.key)
+        lengths = [pc.fill_null(pc.binary_length(part), 0).to_numpy() for part in (batch.value, batch.key)]
+        nbytes = np.add(*lengths, dtype=np.int64)
         total = int(nbytes.sum())
         whole = nbytes if headers is None else nbytes + headers
         limit = self._limits.get(batch.topic)
@@ -164,10 +165,3 @@ def _text(key: bytes | None) -> str:
         return key.decode()
     except UnicodeDecodeError:
         return key.hex()
-
-
-def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
-    lengths = pc.binary_length(values)
-    if lengths.null_count:
-        lengths = lengths.fill_null(0)
-    return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
