@@ -13,7 +13,7 @@ SERVERS := $(READY) maven azurite spark-archive
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs release java maven azurite deploy-tools spark-archive clean
+.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs outside release java maven azurite deploy-tools spark-archive clean
 
 # The command `cdc` with every plugin in .venv/bin.
 install: $(READY) java
@@ -69,6 +69,15 @@ docs: $(READY)
 	rm -rf build/site
 	$(PYTHON) -m sphinx -q -W -b html -c docs/site -d build/site-doctrees -E . build/site
 	@echo "The site is in build/site/index.html"
+
+# What a release would upload, and what a user and the author of a plugin do with it: with the versions that are newest,
+# the lowest ones, and newer versions of Python.
+outside: $(READY) java
+	$(PYTHON) .ci/check_wheels.py
+	$(PYTHON) .ci/release.py rehearse
+	$(PYTHON) .ci/check_outside.py
+	$(PYTHON) .ci/check_floors.py
+	$(PYTHON) .ci/check_pythons.py
 
 # Checks a tagged commit, and builds in build/release what it uploads.
 release: $(READY)
