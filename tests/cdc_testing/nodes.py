@@ -209,13 +209,15 @@ class Nodes:
         spark: Mapping[str, str] | None = None,
         **options: Any,
     ) -> JobRecord:
-        """Make a job that emits `updated` and resolved marks, and saves as often as it can.
+        """Make a job that emits `updated` and resolved marks, and saves often: as often as it can, but on Spark with
+        pauses, as steps without them would take the processor from the processes that begin.
 
         `${NODE_NAME}` in its options is the name of the node that runs it.
         """
         secret = self._directory / f"{name}.source"
         secret.write_text(documented(source))
-        chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **options}
+        pause = "500ms" if self._spark else "0s"
+        chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": pause, **options}
         if locality:
             chosen["execution_locality"] = locality
         written: dict[str, Any] = {

@@ -13,12 +13,12 @@ from pathlib import Path
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 
 ROOT = Path(__file__).parents[2]
-_CACHE = ROOT / "build" / "cache"
+CACHE = ROOT / "build" / "cache"
 
 
 def use() -> None:
     """Have every run that this process and its children start use the archive, if there is one."""
-    os.environ[VARIABLE] = str(_CACHE)
+    os.environ[VARIABLE] = str(CACHE)
     archive = ClassArchive.find()
     if archive is None or not archive.file.exists():
         os.environ[VARIABLE] = "off"
@@ -27,7 +27,7 @@ def use() -> None:
 def main() -> int:
     """Run a changefeed that leaves the archive; say why when that fails, which is no failure of what comes after."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
-    os.environ[VARIABLE] = str(_CACHE)
+    os.environ[VARIABLE] = str(CACHE)
     archive = ClassArchive.find()
     if archive is None or archive.file.exists():
         return 0

@@ -27,6 +27,7 @@ OPTIONS = {
     "retry_backoff": "100ms",
     "max_retry_backoff": "1s",
     "executor_wait": "20s",
+    "min_checkpoint_frequency": "500ms",
 }
 
 

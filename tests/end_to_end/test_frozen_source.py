@@ -32,7 +32,9 @@ def test_a_frozen_connection_ends_and_nothing_is_lost(
             proxy.mend()
             feed.until("the row arrives", lambda: '"id":1' in delivered(feed))
 
-        with Feed(tmp_path, proxy.url, ["orders"], options={"max_retry_backoff": "2s"}) as feed:
+        with Feed(
+            tmp_path, proxy.url, ["orders"], options={"max_retry_backoff": "2s", "min_checkpoint_frequency": "1s"}
+        ) as feed:
             feed.during(kept_spark, freeze)
             feed.once(kept_spark)
             assert audit(feed.files, database, ["orders"]).passed

@@ -66,9 +66,10 @@ def parts(nodes: Nodes) -> list[tuple[int, Sequence[str]]]:
     return [(report.node.cores_used, report.aggregates) for report in node_reports(nodes.store)]
 
 
-def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_another_is_killed(
+def test_a_job_runs_on_all_nodes_and_goes_on_when_one_is_killed_and_when_the_next_master_does_not_know_its_application(
     nodes: Nodes, database: str, tmp_path: Path
 ) -> None:
+    """Such an application is one that registered in the last moment of a master."""
     files = tmp_path / "files"
     open_bank(database)
     with Bank(database, pause_s=0.05):
@@ -91,6 +92,12 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
         else:
             nodes.until_delivering("bank")
             assert kept == {name: executors(nodes[name]) for name in kept}, "executors of living nodes go on"
+        coordinator = nodes[nodes.job("bank").node or ""]
+        forget_the_application(nodes)
+        nodes.eventually("it notices", lambda: "no longer knows the application" in coordinator.log())
+        begun = coordinator.log().count(" task slots")
+        nodes.eventually("it begins anew", lambda: coordinator.log().count(" task slots") > begun)
+        until_moving(nodes)
     now = clock(database)
     nodes.eventually("all is resolved", lambda: last_resolved(files) >= now and nodes.high_water("bank") >= now)
     assert_faithful(files, database)
@@ -129,28 +136,14 @@ def test_nodes_are_upgraded_one_by_one_while_a_job_runs(nodes: Nodes, database: 
     assert_faithful(files, database)
 
 
-def test_a_job_whose_application_the_next_master_does_not_know_begins_anew(
-    nodes: Nodes, database: str, tmp_path: Path
-) -> None:
-    """Such as one that registered in the last moment of a master."""
-    out = tmp_path / "files"
-    open_bank(database)
-    with Bank(database, pause_s=0.05):
-        nodes.create("bank", database, TABLES, f"file://{out}")
-        coordinator = nodes.until_delivering("bank")
-        cluster = nodes.store.cluster
-        epoch, files = cluster.poll().epoch, cluster.files()
-        others = {name: content for name, content in files.items() if not name.startswith("app_")}
-        assert others != files
-        assert cluster.save(others, epoch=epoch)
-        cluster.resign(epoch)
-        nodes.eventually("it notices", lambda: "no longer knows the application" in coordinator.log())
-        begun = coordinator.log().count("executors with")
-        nodes.eventually("it begins anew", lambda: coordinator.log().count("executors with") > begun)
-        until_moving(nodes)
-    now = clock(database)
-    nodes.eventually("all is resolved", lambda: last_resolved(out) >= now)
-    assert_faithful(out, database)
+def forget_the_application(nodes: Nodes) -> None:
+    """Have another master lead, which knows the workers but no application."""
+    cluster = nodes.store.cluster
+    epoch, files = cluster.poll().epoch, cluster.files()
+    others = {name: content for name, content in files.items() if not name.startswith("app_")}
+    assert others != files
+    assert cluster.save(others, epoch=epoch)
+    cluster.resign(epoch)
 
 
 def until_moving(nodes: Nodes) -> None:

@@ -147,15 +147,14 @@ def keys(delivered: list[tuple[str, list[str]]]) -> list[str]:
     return [key for _, each in delivered for key in each]
 
 
-def test_a_pinned_job_delivers_nowhere_else_and_others_where_their_strategy_prefers(
+def test_a_pinned_job_delivers_nowhere_else_and_another_where_its_strategy_prefers(
     nodes: Nodes, source: SimulatedDatabase, tmp_path: Path
 ) -> None:
-    """A node that is idle takes slices that were planned elsewhere."""
+    """A node that is idle takes slices that were planned elsewhere. tests/test_placement.py tries other strategies."""
     places = Places(nodes, source, tmp_path)
     planned, delivered, _ = places.run("pinned", "leaseholder", within="region=eu")
     assert (planned[2], delivered[2]) == (0, 0)
-    for strategy, wanted in (("leaseholder", [10, 4, 4]), ("random", [6, 6, 6]), ("balanced_simple", [6, 6, 6])):
-        planned, delivered, near = places.run(strategy.partition("_")[0], strategy)
-        assert planned == wanted
-        assert all(delivered)
-        assert near > len(LEASES) / 2, "by chance it would be a third"
+    planned, delivered, near = places.run("free", "leaseholder")
+    assert planned == [10, 4, 4]
+    assert all(delivered)
+    assert near > len(LEASES) / 2, "by chance it would be a third"
