@@ -22,7 +22,7 @@ from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, ROWS, unpack
 from cdc_core.engine.planner import Offset
-from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
+from cdc_core.errors import FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
 from cdc_core.spark.query import warm_up
@@ -68,20 +68,6 @@ def test_a_step_goes_to_where_the_rangefeed_advances(attempt: Attempt, store: Pr
     assert attempt.next_offset(first) == {"step": 1, "token": {"n": 2000}}
 
 
-def test_no_step_follows_the_scan_of_a_changefeed_that_only_scans(script: Script, store: ProgressStore) -> None:
-    attempt = Attempt(config_of(script, store, options={"initial_scan": "only", "resolved": None}))
-    end = attempt.next_offset(attempt.first_offset)
-    assert end == {"step": 0, "token": {"n": 1000}}
-    half = Frontier([Span(TABLE.name.full, b"", b"m"), Span(TABLE.name.full, b"m")])
-    half.forward(Span(TABLE.name.full, b"", b"m"), Timestamp(1000))
-    store.progress.save("t", 1, Progress(token={"n": 1000}, frontier=half, latest=Timestamp(1000)))
-    following = attempt.next_offset(end)
-    assert following["token"] == {"n": 2000}  # that was not all of the scan
-    whole = Frontier([Span(TABLE.name.full)], Timestamp(2000))
-    store.progress.save("t", 1, Progress(token={"n": 2000}, frontier=whole, latest=Timestamp(2000)))
-    assert attempt.next_offset(following) == following
-
-
 def test_steps_obey_the_limit_of_the_changefeed(script: Script, store: ProgressStore) -> None:
     attempt = Attempt(config_of(script, store, options={"max_step_rows": 7}))
     assert attempt.next_offset(attempt.first_offset)["token"] == {"n": 7}
@@ -120,16 +106,6 @@ def test_an_idle_source_plans_no_step(script: Script, store: ProgressStore) -> N
     assert attempt.next_offset(last) == last
     [task] = attempt.tasks(last, last)
     assert [batch["kind"].to_pylist() for _, batch in attempt.read(0, task)] == [["idle"]]
-
-
-def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStore) -> None:
-    attempt = Attempt(config_of(script, store, slices=0))
-    start = attempt.first_offset
-    with pytest.raises(MaskedError) as raised:
-        attempt.tasks(start, attempt.next_offset(start))
-    error = from_wire(str(raised.value))
-    assert isinstance(error, ContractError)
-    assert str(error) == "rangefeed 'counter' broke its contract: slices() must return at least one slice"
 
 
 def test_a_slice_is_read_between_its_begin_and_its_end(attempt: Attempt, config: AttemptConfig) -> None:

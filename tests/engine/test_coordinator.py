@@ -17,7 +17,7 @@ from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.engine.slices import PlannedSlice, SliceReport
-from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
+from cdc_core.errors import FencedError, TerminalRangefeedError
 from cdc_core.options import Duration
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.telemetry.metrics import METRICS
@@ -65,30 +65,6 @@ def test_a_finished_step_is_saved_then_resolved_then_released(store: ProgressSto
     assert saved(store).token == {"n": 5}
     assert saved(store).frontier.high_water == Timestamp(5)
     assert Journal(script.directory).events == [["resolved", 1, 5], ["release", 5]]
-
-
-def test_resolved_is_not_emitted_before_progress_is_saved(
-    store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turn = coordinator(store, script)
-    before = saved(store)
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(store.progress, "save", refuse)
-    with pytest.raises(OSError, match="disk full"):
-        turn.step_done(step(5, mark(5)))
-    assert Journal(script.directory).events == []
-    assert saved(store) == before
-
-
-def test_history_is_not_released_before_resolved_is_emitted(store: ProgressStore, script: Script) -> None:
-    script.order("resolved", "RetryableSinkError busy")
-    with pytest.raises(RetryableSinkError):
-        coordinator(store, script).step_done(step(5, mark(5)))
-    assert saved(store).token == {"n": 5}
-    assert Journal(script.directory).events == []
 
 
 def test_a_fenced_attempt_saves_emits_and_releases_nothing(store: ProgressStore, script: Script) -> None:
@@ -174,25 +150,6 @@ def test_a_step_takes_at_most_three_transactions_of_the_store(
     events = Journal(script.directory).events
     assert events[-1] == ["release", 3]
     assert (["resolved", 1, 3] in events) == (resolved_interval_s is not None)
-
-
-def test_a_step_whose_marks_are_not_resolved_moves_only_the_latest_timestamp(
-    store: ProgressStore, script: Script
-) -> None:
-    coordinator(store, script).step_done(step(5, mark(5, resolved=False)))
-    assert saved(store).latest == Timestamp(5)
-    assert not saved(store).frontier.high_water
-    assert Journal(script.directory).events == [["release", 5]]
-
-
-def test_a_span_may_lag_behind_others(store: ProgressStore, script: Script) -> None:
-    low, high = Span(SPAN.table, b"", b"m"), Span(SPAN.table, b"m", None)
-    turn = coordinator(store, script)
-    turn.step_done(step(1, mark(9, span=low), mark(4, span=high), slices=1))
-    turn.step_done(step(2, mark(9, span=low), mark(6, span=high), slices=1))
-    assert Journal(script.directory).resolved == [4, 6]
-    with pytest.raises(ContractError, match="below 6"):
-        turn.step_done(step(3, mark(5, span=high), slices=1))
 
 
 def test_which_mark_was_emitted_is_known_one_step_later_at_most(store: ProgressStore, script: Script) -> None:

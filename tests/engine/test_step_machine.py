@@ -173,6 +173,28 @@ def test_no_step_follows_the_end(rules: StepRules) -> None:
     assert host.step() == []
 
 
+def test_the_scan_is_not_over_before_all_of_it_is_resolved() -> None:
+    host = Host(replace(RULES, scans_only=True))
+    host.step(*marks_at(10, spans=SPANS[:1]))
+    assert not host.machine.is_over
+    assert (host.saved.latest, host.saved.resolved) == (Timestamp(10), Timestamp())
+
+
+@pytest.mark.parametrize(("failing", "before"), [(Save, []), (EmitResolved, [Save])])
+def test_after_an_action_that_fails_nothing_more_is_done(failing: type[Completing], before: list[type[object]]) -> None:
+    def fail(action: Completing) -> object:
+        if isinstance(action, failing):
+            raise OSError("disk full")
+        return host.do(action)
+
+    host = Host()
+    reports = [reported(planned, *marks_at(10)) for planned in host.plan()]
+    host.done = []
+    with pytest.raises(OSError, match="disk full"):
+        perform(host.machine.complete(reports, host.now), fail)
+    assert [type(action) for action in host.done] == before
+
+
 def test_slices_below_what_is_resolved_and_none_at_all_are_the_rangefeeds_fault() -> None:
     host = Host()
     host.step(*marks_at(10))
