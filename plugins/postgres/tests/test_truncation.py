@@ -17,6 +17,8 @@ from cdc_testing.postgres import Sql, no_free_slot
 from cdc_core import TerminalRangefeedError
 
 KEEP = {"truncate": "keep"}
+IDS = set(range(1, 2001, 10))
+"""The rows of t and p."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +28,9 @@ def tables(sql: Sql) -> None:
     sql.execute("CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (1000)")
     sql.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (1000) TO (9000)")
-    sql.execute("INSERT INTO t SELECT g, repeat('x', 300) FROM generate_series(1, 2000) g")
-    sql.execute("INSERT INTO p SELECT g, repeat('x', 300) FROM generate_series(1, 2000) g")
-    sql.execute("INSERT INTO u SELECT g, g FROM generate_series(1, 100) g")
+    sql.execute("INSERT INTO t SELECT g, repeat('x', 300) FROM generate_series(1, 2000, 10) g")
+    sql.execute("INSERT INTO p SELECT * FROM t")
+    sql.execute("INSERT INTO u SELECT id, id FROM t WHERE id <= 100")
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -67,9 +69,9 @@ def test_keep_continues_and_leaves_the_rows_at_the_sink(
             sql.execute("INSERT INTO t VALUES (1, 'after'), (6000, 'new')")
         sql.execute("DELETE FROM t WHERE id = 6000")
         feed.catch_up()
-        assert ids(feed, "public.t") == {*range(1, 2001), 5000}
+        assert ids(feed, "public.t") == {*IDS, 5000}
         assert feed.rows("public.t")[1,]["v"] == "after"
-        assert ids(feed, "public.u") == set(range(1, 101))
+        assert ids(feed, "public.u") == set(range(1, 101, 10))
         assert warnings(caplog) == ["tables public.t, public.u were truncated; the rows stay at the sink"]
 
 
@@ -83,7 +85,7 @@ def test_keep_leaves_the_rows_of_partitions_at_the_sink(
         feed.catch_up()
         feed.restart()
         feed.catch_up()
-        assert ids(feed, "public.p") == {*range(1, 2001), 5000}
+        assert ids(feed, "public.p") == {*IDS, 5000}
         assert feed.rows("public.p")[1001,]["v"] == "after"
         names = ", ".join(f"public.{name}" for name in partitions)
         counted = "1 partition" if len(partitions) == 1 else f"{len(partitions)} partitions"
@@ -94,6 +96,9 @@ def test_keep_leaves_the_rows_of_partitions_at_the_sink(
 @pytest.mark.parametrize("table", ["t", "p", "p1"])
 def test_keep_continues_a_scan_with_the_rows_that_are_left(database: str, sql: Sql, table: str) -> None:
     watched = table[0]
+    sql.execute(
+        f"INSERT INTO {watched} SELECT g, repeat('x', 300) FROM generate_series(1, 2000) g ON CONFLICT DO NOTHING"
+    )
     with started(database, watched, options=KEEP, bytes_=100_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 300)
         sent = {change.key[0] for change in feed.changes}
@@ -166,7 +171,7 @@ def test_a_changefeed_that_ended_for_a_truncated_partition_ends_again_until_a_re
             sql.execute(later)
             sql.execute("INSERT INTO t SELECT max(id) + 1 FROM t")
             feed.resume(options={})
-        assert max(ids(feed, "public.t")) == 2001  # what was committed before it ended
+        assert max(ids(feed, "public.t")) == 1992  # what was committed before it ended
         assert warnings(caplog) == []
         if remedy == "keep":
             feed.resume(options=KEEP)
@@ -182,7 +187,7 @@ def test_a_changefeed_that_ended_for_a_truncated_partition_ends_again_until_a_re
         sql.execute("INSERT INTO p VALUES (6000, 'later')")
         feed.resume(options={})
         feed.catch_up()
-        assert {5000, 6000, 2002} <= ids(feed, "public.p") | ids(feed, "public.t")
+        assert {5000, 6000, 1993} <= ids(feed, "public.p") | ids(feed, "public.t")
 
 
 @pytest.mark.parametrize("at_once", [True, False])
