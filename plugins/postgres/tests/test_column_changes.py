@@ -6,7 +6,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import fastavro
@@ -423,3 +423,28 @@ def test_nothing_is_resolved_while_a_type_may_be_changing(database: str, t: Sql,
         assert max(feed.resolved.values()) < begun
         other.commit()
         feed.catch_up()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("RENAME v TO w", "ADD v text"),
+        ("RENAME v TO x", "RENAME w TO v", "RENAME x TO w"),
+        ("RENAME v TO x", "DROP w", "RENAME x TO w", "ADD v text"),
+    ],
+)
+@pytest.mark.parametrize("each", [True, False], ids=["step by step", "at once"])
+def test_rows_are_read_again_when_a_column_takes_the_name_of_another_one(
+    database: str, sql: Sql, statements: tuple[str, ...], *, each: bool
+) -> None:
+    other = "" if statements[0].endswith("w") else ", w text DEFAULT 'w'"
+    sql.execute(f"CREATE TABLE t (id int PRIMARY KEY, v text{other})")
+    sql.execute("INSERT INTO t VALUES (1, 'v')")
+    with caught_up(database, "t") as feed:
+        with nullcontext() if each else sql.transaction():
+            for statement in statements:
+                sql.execute(f"ALTER TABLE t {statement}")
+                if each:
+                    feed.catch_up()
+        feed.catch_up()
+        assert feed.rows("public.t") == text_table(sql, "*")

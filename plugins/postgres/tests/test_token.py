@@ -17,7 +17,7 @@ STATES = {
     "public.a": TableState(oid=10, key=("id",), version=1, shape="6ba402a9c822d1c5"),
     "public.b": TableState(oid=20, key=("x", "y"), version=2, shape="00a402a9c822d1c5", leaves=(1, 2)),
 }
-LAYOUT = Layout(columns="aaaabbbb", altered="c", files=(11,), key=("x",), key_ids=(16400,))
+LAYOUT = Layout(columns="aaaabbbb", altered="c", files=(11,), key=("x",), key_ids=(16400,), past_names="aaaa")
 
 
 @pytest.mark.parametrize("scan", [None, SCAN])

@@ -237,11 +237,27 @@ class _Present:
             files=_of(self.files, table),
             members="".join(member.code for member in self.members[table.oid]),
             joined=joined_codes(table),
+            past_names="" if before is None else _past_names(before, [code for _, code, _ in attributes]),
         )
 
     def altered(self, table: Table, count: int) -> str:
         """Return a hash of the transactions that wrote the first *count* attributes."""
         return code_of(" ".join(writer for _, _, writer in self.attributes[table.oid][:count]))
+
+
+def _past_names(before: Layout, now: Sequence[str]) -> str:
+    """Return the codes of the names that columns had *before*, and earlier, and that no column has *now*."""
+    renamed = [
+        was[:_CODE]
+        for was, code in zip(_parts(before.columns, 2 * _CODE), now, strict=False)
+        if was != _GENERATED and code not in (_DROPPED, _GENERATED)
+    ]
+    present = {code[:_CODE] for code in now}
+    return "".join(sorted({*_parts(before.past_names, _CODE), *renamed} - present))
+
+
+def _parts(text: str, length: int) -> list[str]:
+    return [text[at : at + length] for at in range(0, len(text), length)]
 
 
 def _changes(
@@ -252,8 +268,7 @@ def _changes(
     found: _Present,
 ) -> list[SchemaChange]:
     """Return what happened to *table* since its layout was *before*, and its leaves had these *files*."""
-    attributes = found.attributes[table.oid]
-    old = [before.columns[at : at + 2 * _CODE] for at in range(0, len(before.columns), 2 * _CODE)]
+    attributes, old = found.attributes[table.oid], _parts(before.columns, 2 * _CODE)
     altered = found.altered(table, len(old)) != before.altered
     rewritten = [
         leaf for leaf in table.leaves if leaf.oid in files and found.files.get(leaf.oid, (0,))[0] != files[leaf.oid]
@@ -263,7 +278,7 @@ def _changes(
     def note(kind: ShapeChange, what: str) -> None:
         changes.append(SchemaChange(table=table.name.qualified, kind=kind, what=what))
 
-    taken = {code[:_CODE] for code in old} - {_DROPPED[:_CODE], _GENERATED[:_CODE]}
+    taken = {code[:_CODE] for code in old if code not in (_DROPPED, _GENERATED)} | {*_parts(before.past_names, _CODE)}
     added = {name: code for name, code, _ in attributes[len(old) :] if code not in (_DROPPED, _GENERATED)}
     if added:
         leaves = [leaf.oid for leaf in table.leaves]

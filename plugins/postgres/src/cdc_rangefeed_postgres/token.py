@@ -99,10 +99,12 @@ class Layout:
 
     joined: str = ""
     """A code for each leaf of a partitioned table: another one when it was detached and attached again."""
+    past_names: str = ""
+    """A code for each name that a column had before it was renamed. Rows that were delivered have values by it."""
 
     def to_json(self) -> list[Any]:
         value = [self.columns, self.altered, list(self.files), list(self.key), list(self.key_ids)]
-        more = [self.members, self.joined]
+        more = [self.members, self.joined, self.past_names]
         while more and not more[-1]:
             more.pop()
         return [*value, *more]
@@ -111,7 +113,7 @@ class Layout:
     def from_json(cls, value: list[Any], key: Sequence[str]) -> Self:
         """Return the layout of a table whose rows had *key* in an earlier version, which did not save it here."""
         columns, altered, files, *more = value
-        present, key_ids, members, joined = (*(more or (key, ())), "", "")[:4]
+        present, key_ids, members, joined, past_names = (*(more or (key, ())), "", "", "")[:5]
         return cls(
             columns=columns,
             altered=altered,
@@ -120,6 +122,7 @@ class Layout:
             key_ids=tuple(key_ids),
             members=members,
             joined=joined,
+            past_names=past_names,
         )
 
 
