@@ -26,13 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from cdc_core import (
-    SchemaChange,
-    SchemaChangeRules,
-    ShapeChange,
-    Timestamp,
-    counted,
-)
+from cdc_core import SchemaChange, SchemaChangeRules, ShapeChange, Timestamp, counted
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection

@@ -295,14 +295,14 @@ def any_bytes(connection: Connection) -> Iterator[None]:
 
 
 def stream(cursor: Any, query: str, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Run *query* on an ADBC cursor and yield its rows in Arrow batches of about *batch_bytes*.
+    """Run *query* on an ADBC cursor and return its rows in Arrow batches of about *batch_bytes*.
 
-    Raises: client errors with their SQLSTATE. The public reader of the DBAPI layer raises an OSError without SQLSTATE
-    for errors after the first byte, and the functions that read the log report every error there.
+    Raises, also while they are taken: client errors with their SQLSTATE. The public reader of the DBAPI layer raises an
+    OSError without SQLSTATE for errors after the first byte, where the functions that read the log report all.
     """
     cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(batch_bytes)})
     cursor.execute(query)
-    yield from cursor._results.reader
+    return iter(cursor._results.reader)
 
 
 def _place(parameters: Mapping[str, Any]) -> str:
