@@ -31,6 +31,7 @@ TESTED = {
     "tests/clusters/test_node_cluster_page.py": ("node-cluster.md#On one machine",),
     "tests/clusters/test_page.py": ("clusters.md#Two workers on one machine",),
     "tests/end_to_end/test_cookbook.py": ("cookbook/",),
+    "tests/spark/test_python_functions.py": ("write-a-function.md",),
     "tests/spark/test_queries_page.py": ("queries.md",),
     "tests/spark/test_reading_page.py": ("reading-files.md",),
     "tests/test_deploy.py": ("store.md#A store in PostgreSQL",),
@@ -49,7 +50,6 @@ TESTED = {
     "tests/test_regional_page.py": ("regional-by-row.md",),
     "tests/test_schedules_page.py": ("schedules.md",),
     "tests/test_security_page.py": ("security.md#Tokens", "security.md#TLS", "security.md#A reverse proxy"),
-    "tests/test_write_a_function.py": ("write-a-function.md",),
     "tests/test_write_a_sink.py": ("write-a-sink.md#4. Run a changefeed",),
     "tests/watching/test_preview_page.py": ("preview.md",),
 }

@@ -23,10 +23,7 @@ PAGE = Page("write-a-function.md")
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FunctionRegistration:
     """The registration of the page's example, whose package can be imported."""
-    for path, text in PAGE.files().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    monkeypatch.syspath_prepend(str(PAGE.written(tmp_path)))
     import cdc_places.plugin  # type: ignore[import-not-found]
 
     host = PluginHost([source_of(cdc_places.plugin, "cdc-places")])

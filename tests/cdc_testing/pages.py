@@ -74,15 +74,19 @@ class Page:
         found = ((re.match(r"# ((?:src|tests)/\S+)\n", text), text) for text in self.blocks("python"))
         return {match[1]: text for match, text in found if match is not None}
 
-    def package(self, directory: Path) -> Path:
-        """Return *directory* when the page's files make a package there, installed in its directory `site`."""
-        files = self.files()
-        (project,) = (text for text in self.blocks("toml") if "build-system" in tomllib.loads(text))
-        files["pyproject.toml"] = project
-        for path, text in files.items():
+    def written(self, directory: Path) -> Path:
+        """Return from where to import the page's Python files when they are below *directory*."""
+        for path, text in self.files().items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             (directory / path).write_text(text)
-        for package in (directory / "src").iterdir():
+        return directory / "src"
+
+    def package(self, directory: Path) -> Path:
+        """Return *directory* when the page's files make a package there, installed in its directory `site`."""
+        sources = self.written(directory)
+        (project,) = (text for text in self.blocks("toml") if "build-system" in tomllib.loads(text))
+        (directory / "pyproject.toml").write_text(project)
+        for package in sources.iterdir():
             (package / "__init__.py").touch()
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run(

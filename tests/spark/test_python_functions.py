@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from cdc_testing.documented_role import documented
 from cdc_testing.evaluating import answers, planned
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pages import Page
-from cdc_testing.query_functions import FUNCTIONS
+from cdc_testing.query_functions import FUNCTIONS, registered
 from cdc_testing.stored import node
 from pyspark.sql import SparkSession
 
@@ -43,14 +44,17 @@ SCHEMA = TableSchema(
 
 
 def rows(*names: str | None, **more: Any) -> RowBatch:
-    count = len(names)
-    after = [{"id": key, "name": name, **more} for key, name in enumerate(names)]
+    return rows_of(SCHEMA, *({"id": key, "name": name, **more} for key, name in enumerate(names)))
+
+
+def rows_of(schema: TableSchema, *after: dict[str, Any]) -> RowBatch:
+    count = len(after)
     return RowBatch.of(
-        SCHEMA,
+        schema,
         op=pa.array([Op.UPDATE] * count, pa.uint8()),
         updated=RowBatch.timestamps(pa.array(range(1, count + 1), pa.int64()), pa.array([0] * count, pa.int32())),
-        key=pa.array([{"id": key} for key in range(count)], SCHEMA.key_type),
-        after=pa.array(after, SCHEMA.after_type),
+        key=pa.array([{"id": row["id"]} for row in after], schema.key_type),
+        after=pa.array(after, schema.after_type),
     )
 
 
@@ -176,6 +180,24 @@ def test_the_condition_of_a_section_calls_installed_functions(session: SparkSess
     assert kept.column("after").to_pylist() == [{"id": 0}]
     assert isinstance(failed, BadRow)
     assert "WHERE whole_number(name) > 5: ValueError" in failed.reason
+
+
+def test_the_query_of_the_page_calls_its_function(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Page("write-a-function.md")
+    package = page.written(tmp_path)
+    monkeypatch.syspath_prepend(str(package))
+    session.sparkContext.addPyFile(shutil.make_archive(str(package), "zip", package))  # its workers are other processes
+    degrees = ColumnType(kind=Kind.FLOAT, source="double precision", bits=64)
+    columns = (*SCHEMA.columns[:1], *(Column(name=name, type=degrees) for name in ("lat", "lon")))
+    orders = replace(SCHEMA, name=TableName("db", "public", "orders"), columns=columns)
+    function = registered("distance_km", [pa.float64()] * 4, pa.float64(), function="cdc_places.distance:distance_km")
+    (query,) = page.blocks("sql")
+    batch = rows_of(orders, {"id": 0, "lat": 52.5, "lon": 13.4}, {"id": 1, "lat": None, "lon": 0.0})
+    (kept,) = answers(session, planned(session, query, orders, installed=[function]), batch)
+    assert isinstance(kept, RowBatch)
+    assert kept.column("after").to_pylist() == [{"id": 0, "km": 0.0}]
 
 
 PAGE = Page("python-api.md")
