@@ -26,7 +26,7 @@ from cdc_core.store.progress import ProgressStore, store_url
 
 DEBEZIUM = Page("migrating-from-debezium.md")
 CREATE, READY, ADVANCE, REMOVE = DEBEZIUM.blocks("sql")
-(STOP,) = re.findall(r"(?m)^curl -X (.*)$", DEBEZIUM.text)
+(STOP,) = re.findall(r"(?m)^\$ curl -X (.*)$", DEBEZIUM.text)
 TABLES = "CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE TABLE customers (id int PRIMARY KEY, n int)"
 PEEKED = "'debezium', NULL, NULL, 'proto_version', '1', 'publication_names', 'dbz_publication'"
 

@@ -44,7 +44,7 @@ TESTED = {
         "remove-a-changefeed.md",
         "skip-or-repeat.md",
     ),
-    "tests/test_jobs_page.py": ("jobs.md", "nodes.md"),
+    "tests/test_jobs_page.py": ("jobs.md", "nodes.md#List the nodes", "nodes.md#Draining"),
     "tests/test_migration_pages.py": ("migrating-from-cockroachdb.md", "migrating-from-debezium.md"),
     "tests/test_outbox_page.py": ("outbox.md",),
     "tests/test_regional_page.py": ("regional-by-row.md",),
@@ -98,6 +98,7 @@ until_it() { for _ in $(seq 300); do "$@" && return; sleep 0.2; done; false; }
 PLACES = {
     "postgresql://cdc@db:5432/cdc": "$STORE",
     "postgresql://cdc@db.example:5432/cdc": "$STORE",
+    "postgresql://cdc@store:5432/cdc": "$STORE",
     "postgresql://user@host:5432/scratch": "$SOURCE",
     "file:///data/": "file://${HERE}/data/",
     "file:///tmp/": "file://${HERE}/",
@@ -194,6 +195,7 @@ SESSIONS = {
         },
         first={"export OTEL": "kill %1; wait"},
     ),
+    "nodes.md": Session(replaced={"eu-west-1": "eu-west-1 2> node.log &"}, last="until_it grep -q joined node.log"),
     "node-cluster.md": Session(first={"": "STORE=$OWNER; cdc create shop.toml --store $STORE"}),
     "operations.md": Session(
         replaced={
@@ -244,9 +246,12 @@ SESSIONS = {
             "FILE [NAME] [--table TABLE [--key JSON]] [--rows N] [--timeout DURATION] [--json] [--state DIR|URL]": ""
             "shop.toml orders --table public.orders --key '[42]' --rows 1 --timeout 1m --json --state .cdc",
             "NAME --store DIR|URL …": "orders --store .cdc --rows 1",
+            "curl -s": "curl -s --fail",
+            "localhost:8083": "127.0.0.1:$PORT",
+            "traces/7": "traces/4",
         },
         first={
-            "": "export CDC_STORE=.cdc; cdc run shop.toml 2> run.log &\n"
+            "": "export CDC_STORE=.cdc; cdc create shop.toml; cdc node --listen 127.0.0.1:$PORT 2> node.log &\n"
             "(while sleep 0.5; do sql <<< 'UPDATE orders SET note = note || 1 WHERE id = 42'; done) 2> /dev/null &\n"
             "until_it bash -c 'find out -name \"*RESOLVED*\" | grep -q .'"
         },
@@ -287,6 +292,16 @@ def left(page: Page) -> list[Command]:
 
 def test_every_command_of_the_how_to_pages_runs_in_a_test() -> None:
     assert {page.name for page in howto_pages() if left(page)} == set(SESSIONS)
+
+
+def test_no_command_is_in_a_block_of_another_language() -> None:
+    fenced = r"(?m)^ *```(\w*)\n((?s:.*?))^ *```$"
+    others = [
+        text for page in howto_pages() for language, text in re.findall(fenced, page.text) if language != "console"
+    ]
+    assert [
+        text for text in others if re.search(r"(?m)^ *(?:\$|curl|docker|helm|kubectl|psql|cdc \w+ [-\w]) ", text)
+    ] == []
 
 
 def test_nothing_is_listed_that_is_gone() -> None:

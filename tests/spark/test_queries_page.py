@@ -24,7 +24,7 @@ from cdc_core.spark.query_planning import query_session
 
 PAGE = Page("queries.md")
 EXPLAINED = Page("reading-less.md").text
-CREATE, CHANGE, *QUERIES = PAGE.blocks("sql")
+ROUTED, CREATE, CHANGE, *QUERIES = PAGE.blocks("sql")
 FUNCTIONS = dict(re.findall(r"function `(\w+) = \"(.*)\"`", PAGE.text))
 MESSAGES = PAGE.blocks("json")
 
@@ -60,6 +60,14 @@ def test_each_query_gives_what_the_page_shows(
     encoder = JsonEncoder(context)
     values = [value for rows in found for value in encoder.encode(rows, topic="orders").value.to_pylist()]
     assert [value.decode() for value in values] == shown.splitlines()
+
+
+def test_the_query_with_topics_gives_each_row_its_own(batches: list[RowBatch], kept_spark: KeptSpark) -> None:
+    with kept_spark.lent():
+        session = query_session(kept_spark.session())
+        found = answers(session, planned(session, ROUTED, batches[0].schema), *batches)
+    topics = [topic for rows in found if isinstance(rows, RowBatch) for topic in rows.column("topic").to_pylist()]
+    assert topics == ["orders-eu", "orders-us", "orders-eu", "orders-us", "orders-eu"]
 
 
 @pytest.mark.slow
