@@ -51,7 +51,7 @@ TESTED = {
     "tests/test_schedules_page.py": ("schedules.md",),
     "tests/test_security_page.py": ("security.md#Tokens", "security.md#TLS", "security.md#A reverse proxy"),
     "tests/test_write_a_sink.py": ("write-a-sink.md#4. Run a changefeed",),
-    "tests/watching/test_preview_page.py": ("preview.md",),
+    "tests/watching/test_preview.py": ("preview.md",),
 }
 """By test, or step of CI, the commands that it runs: those of a page, below a heading of it, or of a directory."""
 
