@@ -115,7 +115,6 @@ def _verify(
     given = Given.parsed(kind, name, uri=uri, options=options, format_=format_, capabilities=capabilities)
     session = click.get_current_context().find_object(CliSession) or CliSession()
     session.add_secrets(given.plain_secrets())
-    given.check(PluginHost.load())
     session.add_secrets(given.secrets(PluginHost.load()))
     to_stdout = report is not None and str(report) == "-"
     if report is not None and not to_stdout:

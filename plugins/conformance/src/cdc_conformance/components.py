@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -62,7 +61,7 @@ def registration_of(cls: type, kind: str) -> Registration:
     component = getattr(cls, kind, None)
     if isinstance(component, KINDS[kind]):
         return component
-    host = _installed(tuple(sys.path))
+    host = installed()
     if not component:
         known = sorted({listed.name for listed in host.listing() if listed.kind == kind})
         raise ConfigError(
@@ -82,9 +81,13 @@ def registration_of(cls: type, kind: str) -> Registration:
         raise type(error)(f"{cls.__name__}: {error}") from None
 
 
-@functools.cache
-def _installed(_path: tuple[str, ...]) -> PluginHost:
-    """Return the installed plugins. They depend only on the path, and every test needs them."""
+def installed() -> PluginHost:
+    """Return the installed plugins, which depend only on the path. Every test needs them, so they are loaded once."""
+    return _loaded(tuple(sys.path))
+
+
+@cache
+def _loaded(_path: tuple[str, ...]) -> PluginHost:
     return PluginHost.load()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from cdc_core.config.changefeed_options import ChangefeedOptions
@@ -15,6 +16,9 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import RangefeedRegistration, Registration
 from cdc_core.sink_registration import SinkRegistration
+
+if TYPE_CHECKING:
+    from cdc_conformance.promises import Conformance
 
 UNIQUE = "{unique}"
 """A place holder in a URI or option. Each promise replaces it by a new word."""
@@ -80,18 +84,10 @@ class Given:
         """Return the registration of the component. Raises: as `PluginHost.component`."""
         return host.component(self.kind, self.name)
 
-    def check(
-        self,
-        host: PluginHost,
-        *,
-        known_capabilities: Mapping[str, str] | None = None,
-        fixtures: Mapping[str, str] | None = None,
-        flag: str = "--",
-    ) -> None:
-        """Return when a suite can run with this. Connects to nothing.
+    def check(self, host: PluginHost, suite: type[Conformance], *, flag: str = "--") -> None:
+        """Return when *suite* can run with this. Connects to nothing.
 
-        *known_capabilities* are those of the suite, and *fixtures* the fixtures that some of them need. *flag* is the
-        prefix of the command's options, for messages. Raises: ConfigError.
+        *flag* is the prefix of the command's options, for messages. Raises: ConfigError.
         """
         registration = self.registration(host)
         self._check_uri(registration, flag)
@@ -105,13 +101,13 @@ class Given:
                 f"each promise needs a separate place: put {UNIQUE} into the URI or into an option, such as "
                 f"{self._example(registration, known, flag)}"
             )
-        known_capabilities = dict.fromkeys(self.capabilities, "") if known_capabilities is None else known_capabilities
-        for name in sorted(self.capabilities - known_capabilities.keys()):
-            raise ConfigError(f"no {self.kind} has the capability '{name}'{did_you_mean(name, known_capabilities)}")
-        for name in sorted(self.capabilities & (fixtures or {}).keys()):
+        for name in sorted(self.capabilities - suite.known_capabilities.keys()):
+            hint = did_you_mean(name, suite.known_capabilities)
+            raise ConfigError(f"no {self.kind} has the capability '{name}'{hint}")
+        for name in sorted(self.capabilities & suite.capability_fixtures.keys()):
             raise ConfigError(
-                f"the capability '{name}' needs the fixture {(fixtures or {})[name]}, which only a test class can have;"
-                f" omit {flag}capability {name}, or write a test class (`cdc docs conformance`)"
+                f"the capability '{name}' needs the fixture {suite.capability_fixtures[name]}, which only a test class"
+                f" can have; omit {flag}capability {name}, or write a test class (`cdc docs conformance`)"
             )
 
     def plain_secrets(self) -> frozenset[str]:

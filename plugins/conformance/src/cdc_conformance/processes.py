@@ -13,9 +13,8 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import ParamSpec, TypeVar
 
-from cdc_conformance.components import listed
+from cdc_conformance.components import installed, listed
 from cdc_core.plugins.entry_points import PLUGINS
-from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
 P = ParamSpec("P")
@@ -91,7 +90,7 @@ def assert_light(kind: str, registration: Registration) -> None:
     """Require that the modules of hooks and options import only each other, the standard library and the core."""
     __tracebackhide__ = True
     modules = [registration.options.partition(":")[0]]
-    origin = listed(kind, registration, PluginHost.load())
+    origin = listed(kind, registration, installed())
     modules += [
         each.module
         for each in entry_points(group=PLUGINS)

@@ -95,13 +95,7 @@ def _given(config: pytest.Config, kind: str, name: str) -> Given:
         format_=config.getoption("cdc_format"),
         capabilities=config.getoption("cdc_capability"),
     )
-    suite = suite_for(kind)
-    given.check(
-        PluginHost.load(),
-        known_capabilities=suite.known_capabilities,
-        fixtures=suite.capability_fixtures,
-        flag=_FLAG,
-    )
+    given.check(PluginHost.load(), suite_for(kind), flag=_FLAG)
     return given
 
 

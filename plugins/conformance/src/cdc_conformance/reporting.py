@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_conformance.components import listed, registration_of
+from cdc_conformance.components import installed, listed, registration_of
 from cdc_conformance.guard import waiver
 from cdc_conformance.promises import suite_of
 from cdc_conformance.report import Outcome, Proof, Report, outcome_of, summary_lines, topic_of
@@ -20,7 +19,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, secret_forms, secret_texts, uri_secrets
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
-from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
 NAME = "cdc-reporting"
@@ -44,10 +42,6 @@ class Reporting:
         self._shown = shown
         self._proofs: dict[str, tuple[Proof, Registration]] = {}
         self._not_declared: list[Outcome] = []
-
-    @cached_property
-    def _host(self) -> PluginHost:
-        return PluginHost.load()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -126,7 +120,7 @@ class Reporting:
         suite = cls.__name__ if node is None else node.nodeid
         if suite not in self._proofs:
             registration = registration_of(cls, kind)
-            origin = listed(kind, registration, self._host)
+            origin = listed(kind, registration, installed())
             proof = Proof(
                 suite=suite,
                 kind=kind,

@@ -80,10 +80,7 @@ class Verification:
         from cdc_conformance.preflight import try_out  # imports suites: only pytest rewrites their assertions
 
         try:
-            suite = suite_for(self._given.kind)
-            self._given.check(
-                self._host, known_capabilities=suite.known_capabilities, fixtures=suite.capability_fixtures
-            )
+            self._given.check(self._host, suite_for(self._given.kind))
             try_out(self._given, self._host)
         except ConfigError as error:
             self._refusal = type(error)(mask(str(error), self._secrets))
