@@ -1,26 +1,4 @@
-"""The outcomes of promises, as text for people and as a document for programs.
-
-    {"schema": 1,
-     "versions": {"cdc-core": "0.1.0", "cdc-conformance": "0.1.0", "pytest": "9.0.0", "python": "3.12.1"},
-     "counts": {"passed": 40, "failed": 1, "error": 0, "skipped": 0, "xfailed": 0, "not_declared": 3, "deselected": 0},
-     "suites": [{"suite": "tests/test_sink.py::TestShelf", "kind": "sink", "name": "shelf",
-                 "distribution": {"name": "acme-shelf", "version": "1.2"},
-                 "capabilities": ["idempotent"], "undeclared": ["stall"], "counts": {…},
-                 "promises": [{"name": "test_flush_is_a_barrier", "topic": "Delivery", "outcome": "passed",
-                               "reason": "", "seconds": 0.012, "contract": "…"}, …]}]}
-
-`outcome` is one of the words in `counts`:
-
-    passed         the component keeps the promise
-    failed         it breaks the promise
-    error          a fixture failed, so the promise was not tested
-    skipped        the test skipped itself
-    xfailed        the test class overrides the promise
-    not_declared   the component does not declare the capability, or its registration lacks what the promise is about
-
-`reason` explains all but the first. `deselected` counts promises that the command line excluded. New keys may be added;
-`schema` increases when a key is removed or changes its meaning.
-"""
+"""The outcomes of promises, as text for people and as a document for programs, which the README describes."""
 
 from __future__ import annotations
 
@@ -79,7 +57,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One promise; see above for what the outcomes mean."""
+    """One promise; the README says what the outcomes mean."""
 
     name: str
     topic: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import assert_all_there
+from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.suite import Created, Disturbance, OpenFeed, RangefeedSuite
 from cdc_conformance.side_effects import failure_of
 from cdc_conformance.workload import Workload
@@ -34,16 +35,9 @@ class Restarts(RangefeedSuite):
         size = many_rows // 3
         workload.fill(large, size, note="x" * 200)
         feed = open_feed(bytes_=16_000, start=True)
-        for attempt in range(60):
-            if not feed.scanning and attempt > 8:
-                break
-            for turn in range(attempt % 3 + 1):
-                workload.put(large, (attempt * 3 + turn) * 17 % size + 1)
-                workload.put(small, attempt % 5 + 1)
-                step = feed.execute(feed.next_plan())
-                if turn < 2:
-                    feed.finish(step, release=False)
-            feed.restart()
+        for attempt, turn in _killed(feed, attempts=9):
+            workload.put(large, (attempt * 3 + turn) * 17 % size + 1)
+            workload.put(small, attempt % 5 + 1)
         feed.catch_up()
         assert_all_there(feed.changes, workload.rows)
 
@@ -56,16 +50,9 @@ class Restarts(RangefeedSuite):
         for first in range(1, 121, 20):
             workload.fill(first_table, 20, first=first, note="x" * 200)
         feed = open_feed(first_table, bytes_=16_000, start=True)
-        for attempt in range(60):
-            if not feed.scanning and attempt > 6:
-                break
-            for turn in range(attempt % 3 + 1):
-                for id_ in range(1, 111, 17):
-                    workload.put(first_table, id_, note="y" * 200)
-                step = feed.execute(feed.next_plan())
-                if turn < 2:
-                    feed.finish(step, release=False)
-            feed.restart()
+        for _ in _killed(feed, attempts=7):
+            for id_ in range(1, 111, 17):
+                workload.put(first_table, id_, note="y" * 200)
         feed.catch_up()
         seen: dict[object, set[int]] = {}
         for change in feed.changes:
@@ -172,6 +159,22 @@ class Restarts(RangefeedSuite):
         feed.catch_up()
         for token in [*intents, *(progress.token for progress in feed.saves)]:
             assert secret not in json.dumps(token), f"a token contains a secret: its fields are {sorted(token)}"
+
+
+def _killed(feed: Feed, *, attempts: int) -> Iterator[tuple[int, int]]:
+    """Yield attempt and turn before each step. Kill attempts until the scan is complete, at least so many.
+
+    An attempt has one to three steps, and the third is not saved.
+    """
+    for attempt in range(60):
+        if not feed.scanning and attempt >= attempts:
+            break
+        for turn in range(attempt % 3 + 1):
+            yield attempt, turn
+            step = feed.execute(feed.next_plan())
+            if turn < 2:
+                feed.finish(step, release=False)
+        feed.restart()
 
 
 class Outages(RangefeedSuite):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Condition, applies_if, requires
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.side_effects import failure_of
+from cdc_conformance.sinks.fixtures import registered
 from cdc_conformance.sinks.rig import AT, ORDERS, USERS, WIDER_ORDERS, SinkRig, versions
-from cdc_core import Flushed, RowBatch, SinkRegistration, Timestamp
+from cdc_core import Flushed, RowBatch, Timestamp
 
-
-def _routes(cls: type[Any]) -> bool:
-    registration = registration_of(cls, "sink")
-    assert isinstance(registration, SinkRegistration)
-    return registration.routes
+_ROUTES = Condition(
+    lambda cls: registered(cls).routes, "the sink registers no routes: rows have the topic of their table"
+)
 
 
 class Delivery:
@@ -65,7 +61,7 @@ class Delivery:
         fresh_readable.write(*batches)
         fresh_readable.assert_arrived(*batches, after="a slice with rows of three tables was flushed")
 
-    @applies_if(Condition(_routes, "the sink registers no routes: rows have the topic of their table"))
+    @applies_if(_ROUTES)
     def test_rows_arrive_at_the_topic_that_they_have(self, fresh_readable: SinkRig) -> None:
         """Rows with a topic of their own arrive there, not at that of their table. A query with `cdc_topic` gives it.
 

@@ -93,6 +93,12 @@ class Recording:
         difference = self.differences(self.read(upto=upto) if found is None else found, written)
         assert not difference, f"{after}, but {difference}"
 
+    def assert_lost(self, what: str) -> None:
+        """Require that reading raises HistoryLostError."""
+        __tracebackhide__ = True
+        error = failure_of(self.read)
+        assert isinstance(error, HistoryLostError), f"{what}, so reading must raise HistoryLostError, not {error!r}"
+
     def _values(self, batches: Sequence[RowBatch]) -> dict[Row, Any]:
         rows = self._rig.rows(*batches)
         values = [after for batch in batches for after in batch.column("after").to_pylist()]
@@ -258,10 +264,7 @@ class ExactlyOnce:
             middle = len(content) // 2
             other = bytes([content[middle] ^ 1])
             storage.write(file.path, content[:middle] + (other + content[middle + 1 :] if how == "changed" else b""))
-        error = failure_of(recording.read)
-        assert isinstance(error, HistoryLostError), (
-            f"a file is {how}, so reading must raise HistoryLostError, not {error!r}"
-        )
+        recording.assert_lost(f"a file is {how}")
 
     def test_a_missing_record_is_detected(self, recording: Recording, storage: DirectoryStorage) -> None:
         """When the record of the second of three marks is missing, reading across it raises HistoryLostError.
@@ -276,10 +279,7 @@ class ExactlyOnce:
                 removed = storage.paths() - before
         for path in removed:
             storage.remove(path)
-        error = failure_of(recording.read)
-        assert isinstance(error, HistoryLostError), (
-            f"the record of the second of three marks is missing, so reading must raise HistoryLostError, not {error!r}"
-        )
+        recording.assert_lost("the record of the second of three marks is missing")
 
     def test_unrecorded_rows_are_detected(self, recording: Recording) -> None:
         """When `Covered.previous` is None, rows were delivered without a record, and reading across them is refused.
@@ -290,10 +290,7 @@ class ExactlyOnce:
         recording.mark(_at(50))
         recording.write(versions(range(3), at=100), step=1)
         recording.mark(_at(150), gap=True)
-        error = failure_of(recording.read)
-        assert isinstance(error, HistoryLostError), (
-            f"rows were delivered without a record, so reading must raise HistoryLostError, not {error!r}"
-        )
+        recording.assert_lost("rows were delivered without a record")
 
     def test_each_entry_is_returned_by_one_flush(self, fresh: SinkRig, recording: Recording) -> None:
         """`Flushed.delivered` has only what is new since the last flush, so that no file is recorded twice."""
