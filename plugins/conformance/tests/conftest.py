@@ -1,10 +1,12 @@
-"""Runs of pytest inside of tests."""
+"""Runs of pytest inside of tests, and a simulated database."""
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
+from cdc_conformance.simulated import SimulatedDatabase
 
 for suites in ("encoders", "functions", "sinks"):
     importlib.import_module(f"cdc_conformance.{suites}")  # once, and not in each of these runs
@@ -16,3 +18,11 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "cdc_conformance.pytest_plugin")
     return pytester
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> SimulatedDatabase:
+    """A database with the table t, which is empty."""
+    db = SimulatedDatabase.create(tmp_path / "db", seed=2)
+    db.create_table("t")
+    return db

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from cdc_core import Op, Rescan, SchemaChangeRules, Span, Timestamp
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> SimulatedDatabase:
-    db = SimulatedDatabase.create(tmp_path / "db", seed=1)
-    db.create_table("t")
+def db(db: SimulatedDatabase) -> SimulatedDatabase:
     for id_ in range(5):
         db.put("t", id=id_, n=id_)
     return db

@@ -18,13 +18,6 @@ from cdc_conformance.simulated.table import key_of
 from cdc_core import Span, Timestamp
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> SimulatedDatabase:
-    db = SimulatedDatabase.create(tmp_path / "db", seed=2)
-    db.create_table("t")
-    return db
-
-
 def leaseholder(db: SimulatedDatabase, id_: int) -> int:
     return db.cluster.range_of("sim.public.t", key_of(id_)).leaseholder
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
@@ -17,13 +16,6 @@ from cdc_core import (
     Op,
     RangefeedContext,
 )
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> SimulatedDatabase:
-    db = SimulatedDatabase.create(tmp_path / "db", seed=1)
-    db.create_table("t")
-    return db
 
 
 def test_ranges_lag_differently_and_hold_back_only_their_own_rows(db: SimulatedDatabase) -> None:

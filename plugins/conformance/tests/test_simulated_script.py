@@ -1,19 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase, StatementError
 from cdc_conformance.simulated.follower import Follower
 from cdc_conformance.simulated.script import CRASH, PAUSE, SPLIT, play
 from cdc_conformance.simulated.steps import Abort, Begin, Commit, Delete, Put, Remove, Rollback, Tick, Write
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> SimulatedDatabase:
-    db = SimulatedDatabase.create(tmp_path, seed=3)
-    db.create_table("t")
-    return db
 
 
 def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(
