@@ -20,16 +20,16 @@ from cdc_core.store.verbs import RULES
 STATES = Path(__file__).with_name("job-states.md")
 NODES = Path(__file__).with_name("nodes.md")
 _MEANINGS: dict[JobState, str] = {
-    "running": "a node runs it, or is about to",
-    "waiting": "no living node matches its `execution_locality`; it runs again by itself when one joins",
-    "pause-requested": "it is to be paused; its node finishes the running step",
-    "paused": "no node runs it, and its source retains history for it; it can be altered and resumed",
-    "failed": "an error that no retry can fix has stopped it; otherwise as `paused`",
-    "cancel-requested": "it is to end; its node finishes the running step",
-    "reverting": "it was canceled; a node drops what it created at its source",
-    "canceled": "ended by `cdc cancel`, with nothing left at its source; or a job of another store has its progress",
-    "succeeded": 'everything was delivered: it had an `end_time`, or `initial_scan = "only"`',
-    "revert-failed": "ended, but what it created at its source could not be dropped; `cdc cancel` tries again",
+    "running": "a node runs the job, or is about to",
+    "waiting": "no living node matches its `execution_locality`; the job runs again when such a node joins",
+    "pause-requested": "a pause was requested; the node finishes the running step first",
+    "paused": "no node runs the job, but its source retains history for it; it can be altered and resumed",
+    "failed": "an error that no retry can fix has stopped the job; otherwise like `paused`",
+    "cancel-requested": "a cancellation was requested; the node finishes the running step first",
+    "reverting": "the job was canceled; a node drops what the job created at its source",
+    "canceled": "ended by `cdc cancel`, nothing left at its source; or a job in another store took over its progress",
+    "succeeded": 'a job with `end_time`, or `initial_scan = "only"`, has delivered everything',
+    "revert-failed": "ended, but what the job created at its source could not be dropped; `cdc cancel` tries again",
 }
 assert _MEANINGS.keys() == FOLLOWING.keys()
 
@@ -51,7 +51,7 @@ def states_page(page: str) -> str:
     ]
     page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page", "tool"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
-    return replaced(page, "rules", table(["verb", "is done in the states", "is so already in"], rules))
+    return replaced(page, "rules", table(["verb", "is done in the states", "has already been done in"], rules))
 
 
 def nodes_page(page: str) -> str:
