@@ -95,6 +95,12 @@ VARIABLES=()
 sql() { psql -qXAt -v ON_ERROR_STOP=1 "${VARIABLES[@]}" "$OWNER"; }
 until_it() { for _ in $(seq 300); do "$@" && return; sleep 0.2; done; false; }
 """
+PROGRAM = """#!/bin/sh
+case $1 in
+    run | node) exec {python} -m cdc_testing.thread_nodes "$@" ;;
+    *) exec {python} -m cdc_core "$@" ;;
+esac
+"""
 PLACES = {
     "postgresql://cdc@db:5432/cdc": "$STORE",
     "postgresql://cdc@db.example:5432/cdc": "$STORE",
@@ -345,7 +351,7 @@ def test_the_commands_of_the_page_run(
         servers["REGISTRY"] = request.getfixturevalue("schema_registry").url
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "cdc").write_text(f'#!/bin/sh\nexec {sys.executable} -m cdc_testing.thread_nodes "$@"\n')
+    (programs / "cdc").write_text(PROGRAM.format(python=sys.executable))
     (programs / "cdc").chmod(0o755)
     (tmp_path / "shop.toml").write_text(SHOP)
     if session.toml:
