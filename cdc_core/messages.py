@@ -59,12 +59,12 @@ class TopicNames:
     def remedy(self) -> str:
         """What gives two tables of one name different topics, for messages."""
         if self.pattern is None and not self.full_table_name:
-            return "set the option full_table_name"
+            return "set option full_table_name"
         known = _PLACEHOLDERS if self.pattern is None else topic_placeholders(self.pattern)
         missing = next((name for name in ("table", "schema") if name not in known), None)
         if missing is None:
-            return "set the option topic to a pattern such as {schema}-{table}"
-        return f"write {{{missing}}} into the option topic"
+            return "set option topic to a pattern such as {schema}-{table}"
+        return f"add {{{missing}}} to option topic"
 
     def of_rows(self, rows: RowBatch) -> str:
         """Return the topic of *rows*, as a sink gets them: prefix and `rows.topic`, otherwise that of their table."""
@@ -85,9 +85,7 @@ def topic_placeholders(pattern: str) -> frozenset[str]:
     try:
         fields = [field for field in Formatter().parse(pattern) if field[1] is not None]
     except ValueError:
-        raise ValueError(
-            f"option 'topic' is '{pattern}', with a brace that has no partner; write {{{{ or }}}}"
-        ) from None
+        raise ValueError(f"option 'topic' is '{pattern}', which has an unmatched brace; write {{{{ or }}}}") from None
     for _, name, form, conversion in fields:
         if name not in _PLACEHOLDERS or form or conversion:
             written = f"{name}{'!' + conversion if conversion else ''}{':' + form if form else ''}"

@@ -141,7 +141,7 @@ def _parse_bytes(value: Any) -> ByteSize:
 
 def _parse_moment(value: Any, *, position: bool) -> str:
     if isinstance(value, float):
-        raise ValueError("must be in quotes, as a number with a point loses digits")
+        raise ValueError("must be in quotes, because a number with a decimal point loses digits")
     text = str(value).strip()
     try:
         return str(Timestamp.read(text))

@@ -117,7 +117,7 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
     values = _with_tables(values, {name for name in fields if is_table(hints[name])}, owner=owner)
     for name in values:
         if name not in fields:
-            raise OptionError(f"{owner} does not know option '{name}'{did_you_mean(name, fields)}")
+            raise OptionError(f"{owner} has no option '{name}'{did_you_mean(name, fields)}")
     parsed: dict[str, Any] = {}
     for name, field in fields.items():
         if name in values:

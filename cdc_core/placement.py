@@ -75,12 +75,13 @@ def assign_spans(
     Raises: ConfigError when no place matches *within*; ValueError for another strategy.
     """
     if strategy not in STRATEGIES:
-        raise ValueError(f"'{strategy}' is not a strategy; there are {', '.join(STRATEGIES)}")
+        raise ValueError(f"'{strategy}' is not a strategy; choose one of {', '.join(STRATEGIES)}")
     matching = [place for place in places if place.locality.matches(within)]
     if not matching:
         there = "; ".join(sorted({str(place.locality) or "(no locality)" for place in places})) or "none"
         raise ConfigError(
-            f"execution_locality: no place matches '{within}'; the localities are: {there}. Use tiers of one of them"
+            f"execution_locality: no executor is in '{within}'; their localities are: {there}. "
+            f"Use tiers of one of these"
         )
     candidates = _Candidates(matching)
     dice = random.Random(seed)

@@ -113,7 +113,7 @@ def _nanoseconds(text: str) -> int:
         return number
     for unit, size in _PER_UNIT.items():
         if number * size in _CENTURY:
-            raise ValueError(f"must be in nanoseconds since 1970, and is in {unit}; write {number * size}")
+            raise ValueError(f"must be in nanoseconds since 1970, but is in {unit}; write {number * size}")
     raise ValueError(
         "must be in nanoseconds since 1970, and this number is not a time in the years 2000 to 2099; write a time"
         " with a"

@@ -43,8 +43,8 @@ def test_tables_share_a_topic_only_where_the_pattern_has_no_placeholder() -> Non
         ("{table.x}", "option 'topic' has the unknown placeholder {table.x}; use {database}, {schema} and {table}"),
         ("{table!r}", "option 'topic' has the unknown placeholder {table!r}; use {database}, {schema} and {table}"),
         ("{table:>9}", "option 'topic' has the unknown placeholder {table:>9}; use {database}, {schema} and {table}"),
-        ("a{table", "option 'topic' is 'a{table', with a brace that has no partner; write {{ or }}"),
-        ("a}", "option 'topic' is 'a}', with a brace that has no partner; write {{ or }}"),
+        ("a{table", "option 'topic' is 'a{table', which has an unmatched brace; write {{ or }}"),
+        ("a}", "option 'topic' is 'a}', which has an unmatched brace; write {{ or }}"),
     ],
 )
 def test_a_pattern_with_anything_else_in_braces_is_refused(pattern: str, told: str) -> None:

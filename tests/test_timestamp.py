@@ -49,7 +49,7 @@ def test_people_may_write_nanoseconds_of_this_century(wall: int) -> None:
 @given(st.integers(*CENTURY), st.sampled_from([("seconds", 9), ("milliseconds", 6), ("microseconds", 3)]))
 def test_a_number_in_another_unit_is_refused_with_its_nanoseconds(seconds: int, unit: tuple[str, int]) -> None:
     name, zeros = unit
-    told = rf"^must be in nanoseconds since 1970, and is in {name}; write {seconds}000000000$"
+    told = rf"^must be in nanoseconds since 1970, but is in {name}; write {seconds}000000000$"
     with pytest.raises(ValueError, match=told):
         Timestamp.read(str(seconds * 10 ** (9 - zeros)))
 

@@ -85,8 +85,8 @@ class Audit:
         if figures.differences:
             raise ConfigError(
                 f"{counted(figures.differences, 'row')} of {figures.rows:,} differ, but the newest resolved mark"
-                f" {marks[-1]} at {self._feed.shown_destination} is from before the source was read"
-                f" ({source.latest}), so a change that was not delivered yet looks like a loss. Audit"
+                f" {marks[-1]} at {self._feed.shown_destination} is older than the read of the source "
+                f"({source.latest}), so an undelivered change looks like a loss. Audit"
                 f" '{self._feed.name}' while it runs, or run it once more first"
             )
 
@@ -101,13 +101,14 @@ class Audit:
         place = self._feed.shown_destination
         if not marks:
             raise ConfigError(
-                f"there is no resolved mark at {place} yet, so nothing to compare at. Audit '{self._feed.name}' after"
+                f"there is no resolved mark at {place} yet, so there is no point in time to compare. Audit "
+                f"'{self._feed.name}' after"
                 " its initial scan"
             )
         if self._at is not None and self._at not in marks:
             near = [*[mark for mark in marks if mark < self._at][-1:], *[mark for mark in marks if mark > self._at][:1]]
             raise ConfigError(
-                f"{self._at} is not a resolved mark at {place}. Choose {' or '.join(map(str, near))} with --at"
+                f"there is no resolved mark {self._at} at {place}. Use --at {' or --at '.join(map(str, near))}"
             )
 
     def _covering(self, delivered: Delivered, source: SourceRows) -> tuple[Sequence[Timestamp], bool]:
@@ -134,8 +135,8 @@ class Audit:
         before = [mark for mark in marks if mark <= source.resolved]
         if not before:
             raise ConfigError(
-                f"the oldest resolved mark {marks[0]} at {self._feed.shown_destination} is from after the source was"
-                " read. Run the audit again"
+                f"the oldest resolved mark {marks[0]} at {self._feed.shown_destination} is newer than the "
+                f"read of the source. Run the audit again"
             )
         return before[-1]
 
@@ -216,7 +217,7 @@ def read_source(
                     raise BadRowError(f"{item} cannot be compared: {item.shown_reason}")
                 name = item.schema.name
                 if name not in layouts or not item.schema.has_shape_of(layouts[name].schema):
-                    raise ConfigError(f"table {name} was created or altered during the audit. Run it again")
+                    raise ConfigError(f"table {name} was created or altered during the audit. Run the audit again")
                 latest = max(latest, item.latest())
                 rows[name].add(layouts[name].of(item, sequence=rows[name].rows))
                 del item
@@ -236,8 +237,8 @@ def require_auditable_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSc
     for schema in schemas:
         if schema.key:
             raise ConfigError(
-                f"changefeed '{feed.name}' cannot be audited: its section of table {schema.name} leaves out columns of"
-                " the key. Add them to 'columns'"
+                f"changefeed '{feed.name}' cannot be audited: its section of table {schema.name} leaves out "
+                f"key columns. Add them to 'columns'"
             )
         if feed.envelope().delete is DeleteForm.KEY_AND_NULLS and len(schema.columns) == len(schema.primary_key):
             raise ConfigError(
@@ -247,8 +248,8 @@ def require_auditable_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSc
     topics = Parts(feed).sink_context().topics()
     if not feed.sink.registration.history and topics.shared and len(schemas) > 1:
         raise ConfigError(
-            f"changefeed '{feed.name}' cannot be audited: its tables share a topic, whose messages do not say which"
-            " table they are of"
+            f"changefeed '{feed.name}' cannot be audited: its tables share a topic, and messages do not name "
+            f"their table"
         )
 
 
@@ -259,7 +260,7 @@ def _reasons(feed: ResolvedChangefeed) -> Iterator[str]:
     if not feed.encoder.registration.decoder:
         yield f"format '{feed.encoder.name}' has no decoder, so what it wrote cannot be read"
     if feed.encoder.registration.scans_only:
-        yield f"format '{feed.encoder.name}' has neither timestamps nor marks, so no moment to compare at"
+        yield f"format '{feed.encoder.name}' has neither timestamps nor marks, so there is no point in time to compare"
     if feed.query is not None:
         yield "it has a query, and a row that the query no longer selects may remain at the destination"
     for selection in feed.selections:
@@ -269,14 +270,14 @@ def _reasons(feed: ResolvedChangefeed) -> Iterator[str]:
                 " at the destination"
             )
     if options.initial_scan == "only":
-        yield "with initial_scan = 'only' it delivers no mark to compare at"
+        yield "with initial_scan = 'only', it delivers no resolved mark"
     if options.initial_scan == "no":
-        yield "without an initial scan the destination lacks the rows that did not change since its start"
+        yield "without an initial scan, the destination lacks rows that have not changed since the start"
     if envelope.row is RowPlace.NOWHERE:
         yield f"in envelope '{options.envelope}' there are no values to compare"
     if options.resolved is None:
-        yield "it delivers no marks; set the option 'resolved'"
+        yield "it delivers no resolved marks; set option 'resolved'"
     if not envelope.updated:
-        yield "its messages have no timestamps; set the option 'updated'"
+        yield "its messages have no timestamps; set option 'updated'"
     if options.key_column is not None:
-        yield "with 'key_column' its messages do not have the primary key"
+        yield "with 'key_column', its messages lack the primary key"

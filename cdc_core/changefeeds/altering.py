@@ -32,7 +32,7 @@ from cdc_core.store.verbs import RefusedError, require_run
 
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
-_AGAIN = "look at it again, and repeat the request"
+_AGAIN = "review it, then repeat the request"
 _PARTS = ("source", "query", "functions")
 
 
@@ -231,7 +231,7 @@ def configure(
         if row.token is not None:
             stored = json.loads(row.definition)
             if changed := changed_sections(stored, wanted.definition):
-                what = f"job '{name}' has not dropped table {changed[0]} yet, whose section cannot change before that"
+                what = f"job '{name}' has not dropped table {changed[0]} yet, and its section cannot change before that"
                 raise RefusedError(what, state=job.state, remedy="repeat this after the running step")
             require_same_source(name, stored, wanted.definition, changes_tables=True)
             require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))

@@ -82,7 +82,7 @@ def _of_run(found: Report) -> Iterator[Cause]:
         yield Cause(what=str(values.get("error") or "its run failed"), remedy=f"fix the cause, then {start}")
     elif found.state == "silent" and found.status is not None:
         at, where = shown_moment(found.status.written_at), f"{values.get('host')} (process {values.get('pid')})"
-        yield Cause(what=f"its run on {where} has not been heard from since {at}", remedy=start)
+        yield Cause(what=f"its run on {where} has not reported since {at}", remedy=start)
     elif found.state in ("new", "unknown", "stopped"):
         yield Cause(what="no run of it is alive", remedy=start)
 
@@ -125,7 +125,7 @@ def _of_any(found: Report) -> Iterator[Cause]:
         steps = f"{shown['releases_failed']:,} steps"
         yield Cause(what=f"the source has not released history after the last {steps}, and may run out of disk")
     if found.dead_letters:
-        what = f"{found.dead_letters:,} rows are among the dead letters"
+        what = f"{found.dead_letters:,} rows are dead letters"
         replay = f"pause it, then `cdc replay-dead-letters {name}`"
         if found.job is None:
             replay = RULES["replay"].for_runs.format(name=name)

@@ -53,7 +53,7 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
         if "outcome" not in end:
             last = log_path.read_text(errors="replace").strip().rpartition("\n")[2]
             log.warning("a preview of '%s' ended with status %s: %s", feed.name, process.returncode, last)
-            raise TerminalError("its process ended too early; the log of the server shows what it printed last")
+            raise TerminalError("its process ended early; the server's log shows its last output")
         outcome = outcome_of(end)
         if outcome.error is not None:
             raise outcome.error

@@ -53,7 +53,7 @@ def next_time(cron: str, time_zone: str, *, after: float) -> float:
     except CronSimError as error:
         raise ConfigError(f"'{cron}' is not a cron expression: {str(error).lower()}; {example}") from error
     if found is None:
-        raise ConfigError(f"the cron expression '{cron}' has no time within 50 years; {example}")
+        raise ConfigError(f"the cron expression '{cron}' matches no time in the next 50 years; {example}")
     return found
 
 
@@ -95,7 +95,7 @@ class Scheduling(Finder):
                 )
             if connection.execute(sa.select(SCHEDULES.c.name).where(SCHEDULES.c.name == wanted.name)).first():
                 raise ConfigError(
-                    f"schedule '{wanted.name}' exists already; run `cdc schedule drop {wanted.name}` first, or choose"
+                    f"schedule '{wanted.name}' already exists; run `cdc schedule drop {wanted.name}` first, or choose"
                     " another name"
                 )
             require_match(wanted.name, wanted.locality, alive_sessions(connection))

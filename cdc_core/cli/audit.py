@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     "--wait",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="How long to wait for a resolved mark after the source was read. Default: 60, or 0 while the changefeed is"
+    help="How long to wait for a resolved mark after the source has been read. Default: 60, or 0 while the "
+    "changefeed is"
     " not running.",
 )
 @click.option(
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     "directory",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory for temporary files, about the size of the tables. Default: the system's.",
+    help="Directory for temporary files, which take about as much space as the tables. Default: the system's.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def audit(named: Named, at: str | None, wait: float | None, rows: int, directory: Path | None, as_json: bool) -> int:
@@ -69,7 +70,9 @@ def _mark(text: str | None) -> Timestamp | None:
     try:
         return None if text is None else Timestamp.parse(text)
     except ValueError:
-        raise ConfigError(f"--at {text}: write a resolved mark as the destination has it, such as {_EXAMPLE}") from None
+        raise ConfigError(
+            f"--at {text}: this is not a resolved mark; write it as the destination shows it, such as {_EXAMPLE}"
+        ) from None
 
 
 _EXAMPLE = Timestamp(1769863800000000000, 0)

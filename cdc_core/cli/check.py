@@ -139,7 +139,7 @@ def check_report(
         known = bool(schemas) or part not in ("query", "selected")
         try:
             with nullcontext(notes) if component is None else notes_of(component.registration) as notes:
-                found = checked() or "" if known else "not checked, as the source did not give its columns"
+                found = checked() or "" if known else "not checked, because the source did not report its columns"
         except CdcError as error:
             found, notes = error, ()
         what = " ".join(filter(None, ("" if component is None else component.name, place)))

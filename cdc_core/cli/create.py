@@ -49,8 +49,8 @@ from cdc_core.store.progress import ProgressStore
     metavar="[DIR|URL]",
     is_flag=False,
     flag_value="",
-    help="Continue where `cdc run` stopped: move its progress from this store, by default .cdc beside FILE. Put it"
-    " last.",
+    help="Continue where `cdc run` stopped: move its progress from this store. Default: .cdc beside FILE. "
+    "Write this option last.",
 )
 @job_store_option
 @json_option
@@ -106,14 +106,14 @@ def create(
                 job = service.create(feed, owner=owner, connect=False)
             else:
                 job, created = service.continue_run(feed, giver, run, again=again[feed.name], owner=owner)
-            text = created_text(service, job) if created else f"job '{job.name}' has the progress of its run already"
+            text = created_text(service, job) if created else f"job '{job.name}' already has the progress of its run"
             echo_job(session, service, job, text, as_json=as_json)
     return 0
 
 
 def created_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     """Return who owns the new job, and who runs it."""
-    return f"job '{job.name}' is created, its owner is {job.owner}; {adoption_text(changefeeds, job)}"
+    return f"job '{job.name}' is created and owned by {job.owner}; {adoption_text(changefeeds, job)}"
 
 
 @changefeed_command()
@@ -131,7 +131,7 @@ def created_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     "--initial-scan/--no-initial-scan",
     "scan",
     default=None,
-    help="Whether to emit the rows that added tables hold. Default: the option initial_scan.",
+    help="Whether to emit the existing rows of added tables. Default: the option initial_scan.",
 )
 @json_option
 def alter(
@@ -156,8 +156,8 @@ def alter(
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
         raise ConfigError(
-            "name the tables to add or to drop, such as --add public.orders --drop public.carts; for a job, also"
-            " options to --set or to --unset"
+            "nothing to alter; name tables to add or drop, such as --add public.orders --drop public.carts; "
+            "for a job, also options to --set or --unset"
         )
     if scan is not None and not add:
         raise ConfigError("--initial-scan and --no-initial-scan require --add")
@@ -195,7 +195,7 @@ def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     else:
         continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
-    done = "is altered" if altered.is_new else "is unchanged: it has this already"
+    done = "is altered" if altered.is_new else "is unchanged: it already has this"
     if job.pending is not None and not altered.is_new:
         done = "was already asked for this"
     return f"job '{job.name}' {done}: {altered.change}; {continues}{tables}"

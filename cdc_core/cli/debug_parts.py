@@ -141,7 +141,7 @@ def _without_secrets(values: Any) -> dict[str, Any]:
 def require_file(path: Path) -> Path:
     """Return *path*. Raises: ConfigError when it is not a file that can be read."""
     if not path.is_file() or not os.access(path, os.R_OK):
-        raise ConfigError(f"--log: there is no file '{path}' that can be read")
+        raise ConfigError(f"--log: the file '{path}' does not exist or cannot be read")
     return path
 
 

@@ -31,13 +31,17 @@ from cdc_core.telemetry.status import size_text
     "states",
     metavar="DIR|URL",
     multiple=True,
-    help="As --store, also where FILE is the name of a pipeline that an installed package publishes. With --orphans,"
-    " every store that may know a changefeed of the source; may be repeated.",
+    help="Same as --store, also where FILE names a pipeline that an installed package publishes. With "
+    "--orphans, repeat it for each store that may know a changefeed of the source.",
 )
 @click.option(
     "--forget-only", is_flag=True, help="Do not connect to the source, for example because it no longer exists."
 )
-@click.option("--orphans", is_flag=True, help="Drop what changefeeds that no store knows have left at the source URI.")
+@click.option(
+    "--orphans",
+    is_flag=True,
+    help="Drop what changefeeds have left at the source URI, if none of the stores knows them.",
+)
 @click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop this one only. May be repeated.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_option
@@ -68,7 +72,7 @@ def drop(
     """
     if orphans:
         if name is not None or forget_only or store is not None:
-            raise ConfigError("--orphans takes the URI of a source, and neither NAME nor --forget-only nor --store")
+            raise ConfigError("--orphans takes the URI of a source; remove NAME, --forget-only and --store")
         return _drop_orphans(session, file, states, only, yes=yes)
     if only or len(states) > 1:
         raise ConfigError("--only and a second --state require --orphans; a changefeed has one progress store")
@@ -141,9 +145,9 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
         whose = "of changefeeds that none of the named progress stores knows" if states else "of any changefeed"
         click.echo(f"at {masked_uri(uri)}, {whose}:")
         for entry in orphans.found:
-            fate = "in use, stays" if entry.active else "dropped" if entry in orphans.chosen else "stays"
-            if fate == "stays" and not entry.sure:
-                fate = f"perhaps of another program, stays without --only {entry.name}"
+            fate = "in use, kept" if entry.active else "dropped" if entry in orphans.chosen else "kept"
+            if fate == "kept" and not entry.sure:
+                fate = f"perhaps of another program, kept unless you add --only {entry.name}"
             click.echo(session.masked(f"  {fate}: {_text(entry)}"))
         if not orphans.chosen:
             return 0
@@ -152,7 +156,7 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
             return 1
         for entry in orphans.chosen:
             dropped = orphans.drop(entry)
-            click.echo(f"{entry.name} is dropped" if dropped else f"{entry.name} is in use now and stays")
+            click.echo(f"{entry.name} is dropped" if dropped else f"{entry.name} is in use and is kept")
     return 0
 
 

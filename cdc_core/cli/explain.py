@@ -129,7 +129,7 @@ def _needs(query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]
         after = (
             "it follows a comparison that fails for NaN"
             if numeric
-            else "its first part is not a comparison with constants that can be made without Spark"
+            else "its first part is not a comparison with constants that works without Spark"
         )
         yield f"left to Spark: {after}", list(parts[here:])
 

@@ -55,7 +55,7 @@ def adoption_text(changefeeds: Changefeeds, job: JobRecord) -> str:
         return f"node {job.node} runs it"
     if changefeeds.may_be_adopted(job):
         return "a node will adopt it"
-    return "no matching node is alive; the first one that starts runs it"
+    return "no matching node is alive; the first one to start will run it"
 
 
 def user_name() -> str:

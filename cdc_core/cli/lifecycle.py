@@ -57,7 +57,7 @@ def pause_text(job: JobRecord) -> str:
         return f"changefeed '{job.name}' {done}"
     if job.state in RESTING:
         return f"job '{job.name}' {'has failed, and is not running' if job.state == 'failed' else 'is paused'}"
-    return f"job '{job.name}': node {job.node or 'that adopts it next'} will pause it"
+    return f"job '{job.name}': {f'node {job.node}' if job.node else 'the node that adopts it next'} will pause it"
 
 
 @changefeed_command()
@@ -74,7 +74,7 @@ def resume(named: Named, wait: bool, as_json: bool) -> int:
     name, _, url = named.place()
     with opened(named.session, url, name, by_name=named.store is not None) as changefeeds:
         if wait and changefeeds.find_job(name) is None:
-            raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
+            raise ConfigError(f"changefeed '{name}' is not a job, so no node adopts it; remove --wait")
         paused = changefeeds.known(name).paused
         job = changefeeds.resume(name)
         if wait:

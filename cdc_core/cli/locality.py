@@ -36,7 +36,7 @@ locality_option = click.option(
     default=64,
     type=click.IntRange(1, 10_000),
     show_default=True,
-    help="Maximum number of executors with a tier that the worker starts.",
+    help="Maximum number of executors that the worker starts for each tier.",
 )
 @locality_option
 @debug_option

@@ -30,20 +30,20 @@ from cdc_core.store.verbs import Verb
 
 STATE_DIRECTORY = ".cdc"
 STORE_VARIABLE = "CDC_STORE"
-_BOTH = "--store and --state exclude each other; remove --state"
+_BOTH = "--store and --state cannot be used together; remove --state"
 _OF_ALL = ("state", "store", "debug")
 """Options that the help of a command has behind its own."""
 
 _state_option = click.option(
     "--state",
     metavar="DIR|URL",
-    help="As --store, also where FILE is the name of a pipeline that an installed package publishes.",
+    help="Same as --store, also where FILE names a pipeline that an installed package publishes.",
 )
 store_option = click.option(
     "--store",
     metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. FILE is then a path, such as"
-    " shop.toml or ./shop, or else the name of a changefeed in that store. Default: .cdc beside FILE;"
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. With it, FILE is a "
+    "path, such as shop.toml or ./shop, or the name of a changefeed in that store. Default: .cdc beside FILE;"
     " for a name, the environment variable CDC_STORE.",
 )
 """The option of a command with FILE, for `Named.of`."""
@@ -81,7 +81,7 @@ class Named:
         """
         if store is not None and file is not None and _is_path(file):
             if not has_state:
-                raise ConfigError(f"'{file}' is a file, and this command reads no progress of it; remove --store")
+                raise ConfigError(f"'{file}' is a file, and this command does not use its progress; remove --store")
             if state is not None:
                 raise ConfigError(_BOTH)
             state, store = store, None

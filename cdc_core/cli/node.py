@@ -35,7 +35,7 @@ _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 
 @click.command
 @declared_options(NodeSettings, variables=_FROM_ENVIRONMENT, repeated="spark")
-@listen_options("Serve the REST interface, the page and metrics there.", default=None)
+@listen_options("Serve the REST interface, the web page and metrics there.", default=None)
 @metrics_option
 @otlp_option
 @log_format_option

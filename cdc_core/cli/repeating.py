@@ -28,7 +28,7 @@ _MAX_SHOWN = 20
     required=True,
     help="now, a time such as 2026-01-31T12:00:00Z, or a position of the source, such as a PostgreSQL LSN.",
 )
-@click.option("--source", metavar="URI", help="The source to move, if there are several, as `cdc show` writes it.")
+@click.option("--source", metavar="URI", help="The source to move, if there are several, as `cdc show` prints it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def move(named: Named, to: str, source: str | None, yes: bool) -> int:
     """Make the next run of the changefeed NAME in FILE start from another position of its source's history.
@@ -45,7 +45,7 @@ def move(named: Named, to: str, source: str | None, yes: bool) -> int:
             target = target_of(known, {_index(known.sources, source): target})
         with changefeeds.moving(feed, target, state_dir=state_dir) as planned:
             if not planned.moves:
-                click.echo(f"changefeed '{feed.name}' is at {planned.move.before} already")
+                click.echo(f"changefeed '{feed.name}' is already at {planned.move.before}")
                 return 0
             click.echo(f"changefeed '{feed.name}' of the progress store {changefeeds.store.shown}")
             click.echo(session.masked(f"  from {planned.move.before}"))
@@ -60,7 +60,7 @@ def move(named: Named, to: str, source: str | None, yes: bool) -> int:
 
 def _index(sources: Sequence[str], source: str) -> int:
     if source not in sources:
-        raise ConfigError(f"--source {source}: the changefeed has {', '.join(sources)}; name one of them")
+        raise ConfigError(f"--source {source}: the changefeed has no such source; choose one of {', '.join(sources)}")
     return sources.index(source)
 
 
@@ -71,8 +71,8 @@ def _index(sources: Sequence[str], source: str) -> int:
 @click.option(
     "--new-slot",
     is_flag=True,
-    help="With --all: give up the history that the source retains, such as a lost replication slot, and start a new"
-    " one. The changefeed must not be running.",
+    help="With --all: abandon the history that the source retains, such as a lost replication slot, and "
+    "start a new one. Stop the changefeed first.",
 )
 def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: bool, new_slot: bool) -> int:
     """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.
@@ -87,7 +87,7 @@ def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: 
     if new_slot and not everything:
         raise ConfigError("--new-slot reads all tables again; write --all --new-slot")
     if where is not None and everything:
-        raise ConfigError("--where selects rows of one table; name the table in place of --all")
+        raise ConfigError("--where selects rows of one table; name the table instead of --all")
     with replace(named, name=name).opened() as (changefeeds, feed, state_dir):
         if new_slot:
             changefeeds.begin_anew(feed, state_dir=state_dir)
@@ -100,9 +100,7 @@ def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: 
         wanted = changefeeds.rescan(feed, table=table, where=where)
     what = "all tables" if wanted.table is None else f"table {wanted.table}"
     selected = "" if where is None else f" where {where}"
-    click.echo(
-        f"changefeed '{feed.name}': {what}{selected} will be emitted again, by a run that is alive or the next one"
-    )
+    click.echo(f"changefeed '{feed.name}': {what}{selected} will be emitted again, by the current run or the next one")
     return 0
 
 

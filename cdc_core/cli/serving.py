@@ -115,7 +115,7 @@ def serving(
 @debug_option
 @click.pass_obj
 def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) -> int:
-    """Serve the REST interface, the page and metrics of the jobs of a store, until SIGTERM or Ctrl-C.
+    """Serve the REST interface, the web page and metrics of the jobs of a store, until SIGTERM or Ctrl-C.
 
     It runs no job: nodes do. Checks of definitions need the plugins, and the variables and files that they refer to.
     """
@@ -172,8 +172,8 @@ def otlp_option(command: F) -> F:
         "--otlp",
         is_flag=True,
         envvar="CDC_OTLP",
-        help="Send metrics by OTLP, as the environment variables OTEL_* say. Without them: every minute to"
-        " http://localhost:4318. Needs cdc-core[otlp]. Also if the environment variable CDC_OTLP is 1.",
+        help="Send metrics by OTLP, configured by the environment variables OTEL_*. Default: every minute to "
+        "http://localhost:4318. Needs cdc-core[otlp]. Also if the environment variable CDC_OTLP is 1.",
     )(command)
 
 

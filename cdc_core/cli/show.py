@@ -193,9 +193,11 @@ def _waiting(shown: dict[str, Any]) -> str:
 )
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind. May be repeated.")
 @click.option(
-    "--limit", type=click.IntRange(1), help=f"Only this many of the latest. Default: {_LATEST}, or all --since."
+    "--limit",
+    type=click.IntRange(1),
+    help=f"Only this many of the latest events. Default: {_LATEST}, or all with --since.",
 )
-@click.option("--follow", is_flag=True, help="Wait for more until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Wait for more events until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as one line of JSON.")
 def events(
     named: Named, since: str | None, kinds: tuple[str, ...], limit: int | None, follow: bool, as_json: bool

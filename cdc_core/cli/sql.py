@@ -206,7 +206,7 @@ def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSc
         known = {each.name: each for each in changefeeds.schedules()}
         name = statement.label or derived_name(statement.changefeed.tables, known, longest=_MAX_LABEL_LENGTH)
         if statement.if_not_exists and name in known:
-            return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' exists already"])
+            return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' already exists"])
         changefeed = changefeed_of_statement(
             statement.changefeed, name, sources=target.sources, directory=target.directory, environ=os.environ
         )

@@ -31,10 +31,10 @@ def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noq
         from cdc_core.web.access.callers import is_caller_name, read_callers, token_hash
     path = Path(tokens)
     if not is_caller_name(name):
-        raise ConfigError(f"'{name}' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")
+        raise ConfigError(f"'{name}' is not a valid name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")
     known = read_callers(path) if path.exists() else []
     if any(caller.name == name for caller in known):
-        raise ConfigError(f"--tokens {path}: '{name}' exists already; delete its line first, or choose another name")
+        raise ConfigError(f"--tokens {path}: '{name}' already exists; delete its line first, or choose another name")
     made = f"cdc_{secrets.token_urlsafe(_BYTES)}"
     _append(path, f"{name} {role} {token_hash(made)}\n")
     click.echo(made)

@@ -37,12 +37,16 @@ _POLL_INTERVAL_S = 0.5
 @click.command
 @click.argument("file", metavar="[FILE", type=FILE, required=False)
 @click.argument("name", metavar="[NAME]]", required=False, shell_complete=complete_name)
-@click.option("--source", metavar="URI", help="Watch this source, in place of a changefeed in FILE.")
+@click.option("--source", metavar="URI", help="Watch this source, instead of a changefeed in FILE.")
 @click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")
-@click.option("--query", metavar="SELECT", help="Watch what this query selects, in place of tables.")
+@click.option("--query", metavar="SELECT", help="Watch what this query selects, instead of tables.")
 @click.option("--format", "format_", metavar="FORMAT", help="Format of the messages. Default: that of FILE, or json.")
 @click.option(
-    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set this option of the changefeed. Repeatable."
+    "--set",
+    "assignments",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set this option of the changefeed. May be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line instead of CSV.")
 @store_option
@@ -119,7 +123,7 @@ def _chosen(
 ) -> Changefeed:
     if file is None:
         if source is None:
-            raise ConfigError("name a FILE with a changefeed, or a --source with --table or --query")
+            raise ConfigError("nothing to watch; name a FILE with a changefeed, or a --source with --table or --query")
         if store is not None:
             raise ConfigError("--store takes the name of a changefeed in that store; remove --store or --source")
         session.mask_uri(source)
@@ -168,7 +172,7 @@ def _is_json(text: str) -> bool:
 @click.option(
     "--live/--from-scan",
     default=False,
-    help="Show the next changes, or rows that the tables hold. Default: --from-scan.",
+    help="Show the next changes, or existing rows of the tables. Default: --from-scan.",
 )
 @json_option
 def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:

@@ -57,7 +57,7 @@ class Changefeed:
         object.__setattr__(self, "tables", self._watched())
         if not self.tables or not all(isinstance(table, str) and table for table in self.tables):
             raise ConfigError(
-                f"changefeed '{self.name}' watches no table; list them, such as tables = ['public.orders'],"
+                f"changefeed '{self.name}' watches no table; list tables, such as tables = ['public.orders'],"
                 " or set a query"
             )
         twice = [table for table, times in Counter(self.tables).items() if times > 1]

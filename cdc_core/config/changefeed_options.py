@@ -1,4 +1,4 @@
-"""The options that every changefeed has, and which of them exclude each other."""
+"""The options that every changefeed has, and which of them cannot be combined."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class ChangefeedOptions:
     )
     cloudevents_source: str | None = option(
         None,
-        doc="Beginning of the attribute `source`, a URI: the parts of the table's name follow it. Default:"
+        doc="Prefix of the attribute `source`, a URI; the parts of the table's name follow it. Default:"
         " `/cdc/` and the name of the changefeed.",
     )
     cloudevents_type_prefix: str = option(
         "cdc.",
-        doc="Beginning of the attribute `type`: `insert`, `update`, `delete`, `scan` or `resolved` follows it.",
+        doc="Prefix of the attribute `type`: `insert`, `update`, `delete`, `scan` or `resolved` follows it.",
     )
     updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
     diff: bool = option(False, doc="Add the row as it was before the change.")
@@ -77,11 +77,12 @@ class ChangefeedOptions:
     )
     unordered: bool = option(
         False,
-        doc="Allow the changes of a row to arrive out of order. Required by key_column. Excludes `resolved`.",
+        doc="Allow the changes of a row to arrive out of order. Required by key_column. Cannot be combined "
+        "with `resolved`.",
     )
     key_column: str | None = option(
         None,
-        doc="A column that is the key of messages in place of the primary key, and so decides their partition. Needs"
+        doc="The column to use as the message key instead of the primary key; it then decides the partition. Needs"
         " `unordered`. It does not change what key_in_value adds.",
     )
     resolved: Duration | None = option(
@@ -95,13 +96,13 @@ class ChangefeedOptions:
     )
     initial_scan: Literal["yes", "no", "only"] = option(
         "yes",
-        doc="Whether to emit the rows that the tables hold at the start. With 'only', the changefeed ends after them.",
+        doc="Whether to emit the existing rows of the tables at the start. With 'only', the changefeed ends "
+        "after that.",
     )
     cursor: Position | None = option(
         None,
-        doc="Begin after this point of the source's history instead of now, without an initial scan unless"
-        " initial_scan is set as well: a time, as for end_time, or a position that the source understands, such as an"
-        " LSN.",
+        doc="Start after this point in the source's history instead of now: a time, as for end_time, or a "
+        "position of the source, such as an LSN. There is then no initial scan unless initial_scan is set.",
     )
     end_time: Moment | None = option(
         None,
@@ -110,32 +111,32 @@ class ChangefeedOptions:
     )
     schema_change_events: Literal["default", "column_changes"] = option(
         "default",
-        doc="To which changes of a table the policy applies: by default, those that give existing rows different"
-        " columns or values; with 'column_changes', also columns that are added empty or renamed.",
+        doc="Which schema changes the policy applies to: by default, those that give existing rows different "
+        "columns or values; with 'column_changes', also those that rename a column or add an empty one.",
     )
     schema_change_policy: Literal["backfill", "nobackfill", "stop"] = option(
         "backfill",
         doc="What to do after such a change: emit all rows of the table again, emit only later changes, or end the"
         " changefeed. No resolved timestamp passes the change before that.",
     )
-    max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
-    max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
+    max_step_rows: int = option(4_000_000, doc="Approximate maximum number of rows in a step.")
+    max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="Approximate maximum number of source bytes in a step.")
     delivery_tasks: int = option(
         1,
-        doc="How many tasks deliver a step: for destinations that are slower than the source. With more than 1, rows"
-        " are divided among the tasks by the hash of their keys, so the rows of a key stay in order, and those of"
-        " different keys do not. The log is still read once, by one task, before they begin. 4 to 16 is useful,"
-        " because each batch of rows is cut into that many parts; at most 200. Excludes `key_column`, and queries"
-        " with a cdc_topic.",
+        doc="How many tasks deliver a step, for destinations slower than the source. With more than 1, rows"
+        " are divided among the tasks by the hash of their keys: rows with the same key stay in order, rows "
+        "with different keys do not. One task still reads the log before the others begin. Useful values are 4 to "
+        "16, because each batch of rows is cut into that many parts; the maximum is 200. Cannot be combined with "
+        "`key_column` or with a query that sets cdc_topic.",
     )
     max_row_bytes: ByteSize = option(
         ByteSize(256 * MB),
-        doc="Maximum size of one row in memory, with its before image. on_error applies to a larger one: its dead"
-        " letter has the key and the reason, without the large values.",
+        doc="Maximum size of one row in memory, with its before image. on_error applies to larger rows; "
+        "their dead letters have the key and the reason, but not the large values.",
     )
     on_error: Literal["fail", "pause", "dead_letter"] = option(
         "fail",
-        doc="What to do about an error that no retry can cure: end the run, so that a job is `failed`, or pause the"
+        doc="What to do about an error that no retry can fix: end the run, so that a job is `failed`, or pause the"
         " changefeed. Either way its position is kept, and `cdc resume` continues a job from there. With"
         " 'dead_letter', a row that is too large, or that the encoder or the sink refuses, becomes a dead letter and"
         " all others are"
@@ -158,28 +159,29 @@ class ChangefeedOptions:
     max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is retried.")
     max_attempts: int = option(
         20,
-        doc="How often the same step may fail for the same reason. Then on_error applies, as for an error that no"
-        " retry can cure. Outages do not count: the changefeed waits for a source or sink that is unreachable or busy.",
+        doc="How many times the same step may fail for the same reason. Then on_error applies, as for an "
+        "error that no retry can fix. Outages do not count: the changefeed waits for a source or sink that is "
+        "unreachable or busy.",
     )
     give_up_after: Duration = option(
         Duration(600.0), doc="Keep retrying for at least this long after the first of these failures."
     )
     mask_key: str | None = option(
         None,
-        doc="Key of the mask 'hash' of columns, at least 16 characters. Equal values have equal hashes in all"
+        doc="Key for the column mask 'hash', at least 16 characters. Equal values have equal hashes in all"
         " changefeeds with the same key.",
         secret=True,
     )
     executor_wait: Duration = option(
         Duration(60.0),
-        doc="On a cluster: longest time to wait for an executor. A run that gets none at its start ends; later it logs"
-        " that and keeps waiting.",
+        doc="On a cluster: how long to wait for an executor. A run that gets none at its start ends; a run "
+        "that later has none logs that and keeps waiting.",
     )
 
     log_slow: Duration | None = option(
         None,
-        doc="Log a line about each task that has waited in one call for longer than this, and about each slice that"
-        " took longer. By default there are none.",
+        doc="Log a line about each task that has waited in one call for longer than this, and about each "
+        "slice that took longer. Default: no such lines.",
     )
     metrics_label: str | None = option(
         None,
@@ -239,7 +241,9 @@ class ChangefeedOptions:
             if not self.topic:
                 raise ValueError("'topic' is empty; write a pattern such as {schema}.{table}, or remove it")
             if self.full_table_name:
-                raise ValueError("'topic' and 'full_table_name' exclude each other; write {database}.{schema}.{table}")
+                raise ValueError(
+                    "'topic' and 'full_table_name' cannot be combined; write topic = '{database}.{schema}.{table}'"
+                )
         for name in (
             "max_step_rows",
             "max_step_bytes",
@@ -253,9 +257,9 @@ class ChangefeedOptions:
         if not 1 <= self.delivery_tasks <= MAX_DELIVERY_TASKS:
             raise ValueError(f"'delivery_tasks' must be from 1 to {MAX_DELIVERY_TASKS}")
         if self.log_slow is not None and self.log_slow <= 0:
-            raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
+            raise ValueError("'log_slow' must be longer than 0s; remove it to log no such lines")
         if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:
-            raise ValueError(f"'mask_key' must have at least {_MIN_MASK_KEY} characters: values could be guessed")
+            raise ValueError(f"'mask_key' must have at least {_MIN_MASK_KEY} characters, or values could be guessed")
         if 0 < self.gc_protect_expires_after < _MIN_PROTECTION_S:
             raise ValueError("'gc_protect_expires_after' must be at least 1m, or 0s for no limit")
         if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MAX_LABEL_BYTES:
@@ -285,6 +289,6 @@ def require_exchange(owner: str, options: ChangefeedOptions, spark: Mapping[str,
     changed = sorted(_OF_THE_EXCHANGE & spark.keys())
     if options.delivery_tasks > 1 and changed:
         raise OptionError(
-            f"{owner}: with option 'delivery_tasks', Spark exchanges rows in its own way, which keeps their order;"
+            f"{owner}: option 'delivery_tasks' cannot be used with a Spark setting that may change the order of rows;"
             f" remove the setting '{changed[0]}'"
         )

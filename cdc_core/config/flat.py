@@ -100,7 +100,7 @@ def _put(written: dict[str, Any], name: str, text: str) -> None:
     elif name == "master" or head == "spark":
         written["spark"][name] = text
     elif not dot or not rest:
-        raise ValueError(f"write {head}.NAME, with a name after the point")
+        raise ValueError(f"write {head}.NAME, with a name after the dot")
     elif head == "functions":
         written.setdefault("functions", {})[rest] = text
     else:
@@ -137,7 +137,7 @@ def _split(text: str) -> list[str]:
 def _items(text: str) -> list[str]:
     value = _json(text)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError("must be a list of texts")
+        raise ValueError("must be a list of strings")
     return value
 
 

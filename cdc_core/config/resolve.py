@@ -96,7 +96,7 @@ def _resolved(
     for name in given:
         if _declared(name) not in known:
             hint = _not_used(_declared(name).lower(), host) or did_you_mean(name, known)
-            raise OptionError(f"{owner} does not know option '{name}'{hint}")
+            raise OptionError(f"{owner} has no option '{name}'{hint}")
         if name in parameters:
             raise OptionError(
                 f"{owner} sets '{name}' twice, as a parameter of the sink's URI and as an option; keep one of them"
@@ -114,7 +114,7 @@ def _resolved(
         raise OptionError(f"{owner}: source '{rangefeed.name}' cannot start at a cursor; remove option 'cursor'")
     if options.cursor is not None and options.after is None and len(changefeed.sources) > 1:
         raise OptionError(
-            f"{owner}: cursor '{options.cursor}' is a position of one source, and there are several; set a time"
+            f"{owner}: cursor '{options.cursor}' is a position of one source, but there are several; set a time"
         )
     if options.placement is not None and not rangefeed.registration.replicas:
         raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
@@ -159,7 +159,7 @@ def _not_used(name: str, host: PluginHost) -> str:
         component: Component[Any] = Component(registration=registration)
         with contextlib.suppress(ConfigError):
             if name in option_names(component.load_options()):
-                return f", which belongs to {component.owner}, and that is not used here; remove it"
+                return f", which belongs to {component.owner}, which is not used here; remove it"
     return ""
 
 
@@ -254,7 +254,7 @@ def _refuse_impossible(
         )
     if options.key_column is not None and not encoder.rekeys:
         raise OptionError(
-            f"{owner}: encoder '{encoder.name}' gives messages the primary key as their key and no other; remove option"
+            f"{owner}: encoder '{encoder.name}' always uses the primary key as the message key; remove option"
             " 'key_column', or choose another format"
         )
     if options.key_column is not None and SHAPES[options.envelope].delete is DeleteForm.TOMBSTONE:
@@ -293,8 +293,8 @@ def _check_mask_key(owner: str, options: ChangefeedOptions, selections: Sequence
     hashed = next((selection for selection in selections if selection.hashes), None)
     if hashed is not None and options.mask_key is None:
         raise OptionError(
-            f"{owner}, table {hashed.table}: a mask hashes values, which needs a key; set the option mask_key ="
-            " '${MASK_KEY}', and the environment variable"
+            f"{owner}, table {hashed.table}: mask 'hash' needs a key; set option mask_key ="
+            " '${MASK_KEY}', and the environment variable MASK_KEY"
         )
     if hashed is None and options.mask_key is not None:
         raise OptionError(f"{owner}: option 'mask_key' has no effect, because no mask hashes values; remove it")

@@ -58,6 +58,6 @@ class CalledFunction:
             raise ContractError(f"{self._owner} returned {len(values):,} values for {rows:,} rows; return one for each")
         if values.type != self._returns:
             raise ContractError(
-                f"{self._owner} returned values of the type {values.type}, and is registered with {self._returns}"
+                f"{self._owner} returned values of the type {values.type}, but is registered with {self._returns}"
             )
         return values

@@ -99,7 +99,7 @@ class Delivery:
                     self._encode_search.accepted(rows)
             except EncodeError as error:
                 if rows is None:
-                    raise self._broken("an EncodeError may leave emit() only, not flush()") from error
+                    raise self._broken("only emit() may raise an EncodeError, not flush()") from error
                 todo.extendleft(reversed(self._narrow_encoding(rows, error)))
             except RefusedRowsError as error:
                 if rows is not None:
@@ -130,7 +130,9 @@ class Delivery:
         suspects = self._taken_back()
         count = sum(map(len, suspects))
         if not count:
-            raise self._broken("RefusedRowsError is about rows since the last flush, and there was none") from error
+            raise self._broken(
+                "RefusedRowsError refuses rows emitted since the last flush, but there were none"
+            ) from error
         if count > 1:
             return [step for part in self._refusal_search.narrow(suspects, error.row) for step in (*part, None)]
         self._bad_rows.add(BadRow(row=suspects[0], stage=SINK, reason=str(error)))

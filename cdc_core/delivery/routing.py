@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_TOPIC_BYTES = 1000
 """Longer topics are refused for every sink; the store keeps each of them."""
-_NULL = (QUERY, f"its {TOPIC_COLUMN} is null; of a deleted row, only the key and cdc_prev have values")
+_NULL = (QUERY, f"its {TOPIC_COLUMN} is null; for a deleted row, only the key and cdc_prev have values")
 
 
 class Routing:
@@ -77,7 +77,7 @@ class Routing:
         except UnicodeDecodeError:
             return QUERY, f"its {TOPIC_COLUMN}, {value!r}, is not valid UTF-8"
         if "\0" in topic:
-            return QUERY, f"its {TOPIC_COLUMN}, {topic!r}, contains the character zero"
+            return QUERY, f"its {TOPIC_COLUMN}, {topic!r}, contains a NUL character"
         reason = self._admit(topic)
         return None if reason is None else (SINK, reason)
 

@@ -200,7 +200,7 @@ class Coordinator:
         """
         limit = self._feed.options.dead_letter_max
         if count > limit:
-            what = f"{counted(count, 'row')} refused within an hour, dead_letter_max is {limit}"
+            what = f"{counted(count, 'row')} refused within an hour, but dead_letter_max is {limit}"
             raise too_many(self._name, what, last)
 
     def _release(self, action: Release) -> None:

@@ -88,14 +88,14 @@ class HostRequirements:
         for probe in self.probes:
             if not _is_seen(probe.file):
                 return (
-                    f"{probe.owner} uses the directory {probe.directory}, and {here()} does not see the one of the"
-                    " driver's host there; mount a file system that all hosts share at this path, or use a server or an"
-                    " object store instead"
+                    f"{probe.owner} uses directory {probe.directory} of the driver's host, which {here()} cannot see;"
+                    " mount a shared file system at this path on all hosts, or use a server or an object store instead"
                 )
         if self.store is not None and _identity(Path(self.store.path)) != self.store.identity:
             return (
-                f"the progress store is the SQLite file {self.store.path} of the driver's machine, and {here()} cannot"
-                " use that; keep the progress in a database server, whose URL --state names"
+                f"the progress store is the SQLite file {self.store.path} of the driver's "
+                f"machine, which {here()} cannot"
+                " use; set --state to the URL of a database server instead"
             )
         return None
 
@@ -173,7 +173,7 @@ def _written(owner: str, directory: Path, *, name: str, create: bool) -> Probe:
             leftover.unlink(missing_ok=True)
         (place / name).touch()
     except OSError as error:
-        text = f"{owner}: no file can be written to the directory {directory} to see whether all hosts share it"
+        text = f"{owner}: cannot write to directory {directory} to check whether all hosts share it"
         if create:  # it could before
             raise RetryableError(f"{text}: {error.strerror}") from error
         raise ConfigError(f"{text}: {error.strerror}; grant the driver write permission", repairable=True) from error
@@ -199,7 +199,7 @@ def _is_seen(file: str) -> bool:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
     except OSError as error:
-        raise RetryableError(f"{here()} cannot see whether there is a file {file}: {error.strerror}") from error
+        raise RetryableError(f"{here()} cannot check whether file {file} exists: {error.strerror}") from error
     return True
 
 
@@ -210,7 +210,7 @@ def _identity(file: Path) -> str:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
     except OSError as error:
-        raise RetryableError(f"{here()} cannot see whether there is a file {file}: {error.strerror}") from error
+        raise RetryableError(f"{here()} cannot check whether file {file} exists: {error.strerror}") from error
     try:
         machine = _BOOT.read_text().strip()
     except OSError:  # not Linux

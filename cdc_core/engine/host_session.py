@@ -109,7 +109,7 @@ class HostSession:
     def renew(self) -> None:
         """Let the next `acquire` begin another session, unless other changefeeds use this one: theirs may be well."""
         if not self._run.host.is_shared:
-            log.info("changefeed '%s': Spark failed again and again; another session begins", self._run.feed.name)
+            log.info("changefeed '%s': Spark failed repeatedly; starting another session", self._run.feed.name)
             self.release()
 
     def release(self) -> None:

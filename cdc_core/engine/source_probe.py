@@ -48,7 +48,8 @@ class SourceProbe:
             self._failures += ["no answer"] * _FAILURES
         if len(self._failures) >= _FAILURES:
             raise RetryableRangefeedError(
-                f"no step was saved for {behind_text(now - self._saved_at)}, and the source does not answer on a new"
+                f"no step has been saved for {behind_text(now - self._saved_at)}, and the source does not "
+                f"answer on a new"
                 f" connection: {self._failures[-1]}"
             )
         if now >= self._next_at:

@@ -60,7 +60,7 @@ class Cluster:
         self._member: _Member | None = None
         if settings.cores and self._secret is None:
             raise ConfigError(
-                "a node with --cores needs the secret that all of them share: put it into the variable"
+                "a node with --cores needs the secret that all such nodes share: put it into the variable"
                 " CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` makes one"
             )
         address = settings.reached_at
@@ -98,7 +98,7 @@ class Cluster:
         assert self._secret is not None
         slot = self._store.cluster.take_slot(feed.name, count=SLOTS)
         if slot is None:
-            raise ConfigError(f"{SLOTS} changefeeds run across the nodes already, which is the maximum")
+            raise ConfigError(f"{SLOTS} changefeeds already run across the nodes, which is the maximum")
         return application_settings(
             feed.spark,
             master=record.url,

@@ -152,7 +152,7 @@ class Definitions:
         feed = None if progress is None else self.resolve(name, to_run=False)
         job = self._store.jobs.find(name)  # asked last: if the claim stands, all of the above is of this job
         if known is None or job is None or job.node_id != node_id:
-            raise FencedError(f"job '{name}' is reverted by another node")
+            raise FencedError(f"job '{name}' is being reverted by another node")
         if feed is None or progress is None:
             return  # what is to be created is saved before
         try:
@@ -176,8 +176,8 @@ class Definitions:
                 if row.distribution == distribution and not _is_older(row.version, version):
                     return
                 raise ConfigError(
-                    f"{kind} '{name}' is of {row.distribution} {row.version} on this node, and the job was created"
-                    f" with {wanted}; install that version or a newer one"
+                    f"{kind} '{name}' is of {row.distribution} {row.version} on this node, but the job was "
+                    f"created with {wanted}; install that version or a newer one"
                 )
         raise ConfigError(f"this node has no {kind} '{name}', which the job needs; install {wanted}")
 

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 class NodeSettings:
     """The options of `cdc node`, parsed by `cdc_core.options.parse_options`. `spark` are Spark settings by key."""
 
-    store: str = option(doc="SQLAlchemy URL of the store: PostgreSQL, or SQLite for nodes of one host.", uri=True)
+    store: str = option(doc="SQLAlchemy URL of the store: PostgreSQL, or SQLite for nodes on one host.", uri=True)
     name: str = option(doc="Unique name of the node. Default: the host's name.")
     directory: str = option(doc="Where locks, logs and scratch files are. Default: .cdc/nodes/NAME.")
     locality: Tiers = option(
@@ -38,14 +38,14 @@ class NodeSettings:
     )
     max_jobs: int = option(20, doc="Maximum number of jobs that the node runs.")
     lease: Duration = option(
-        Duration(15.0), doc="How long after its last heartbeat other nodes may take over the jobs of a node."
+        Duration(15.0), doc="How long after a node's last heartbeat other nodes may take over its jobs."
     )
     heartbeat: Duration = option(Duration(5.0), doc="Heartbeat interval, at most half of `lease`.")
     poll: Duration = option(Duration(1.0), doc="How often the node polls the store.")
     drain_limit: Duration = option(
         Duration(140.0),
-        doc="How long a drain may take before the process ends, with status 1: longer than a step that is given up,"
-        " which takes two minutes.",
+        doc="How long a drain may take before the process ends with status 1. Make it longer than two "
+        "minutes, after which a step is abandoned.",
     )
     retention: Duration = option(Duration(14 * 86_400.0), doc="How long finished jobs are kept.")
     cores: int = option(
@@ -64,18 +64,19 @@ class NodeSettings:
         "", doc="Where other nodes reach this one. Default: the address from which it reaches the store."
     )
     master_port: int = option(
-        7077, doc="Port of Spark's master, which runs on one of the nodes with cores: open between all of them."
+        7077,
+        doc="Port of Spark's master, which runs on one of the nodes with cores. It must be open between all of them.",
     )
     cluster_secret_file: str = option(
         "",
         doc="File with the secret that all nodes with cores share: at least 16 characters. Default: the environment"
         " variable CDC_CLUSTER_SECRET.",
     )
-    owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: of all.")
+    owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: all jobs.")
     spark: dict[str, str] | None = option(
         None,
-        doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with other settings of"
-        " their own get a process of their own. With master=nodes, jobs without settings run across the nodes.",
+        doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with different "
+        "settings run in their own process. With master=nodes, jobs without settings run across the nodes.",
     )
 
     def __post_init__(self) -> None:
@@ -97,7 +98,7 @@ class NodeSettings:
         if self.spares < 0:
             raise ValueError(f"'spares' is {self.spares}; it must be at least 0")
         if self.cores and self.owners:
-            raise ValueError("'owners' and 'cores' exclude each other: jobs of all owners use the cores of a cluster")
+            raise ValueError("'owners' and 'cores' cannot be combined: jobs of all owners use the cores of a cluster")
         if self.memory is not None and self.memory < _MIN_MEMORY:
             raise ValueError("'memory' is too small; one executor needs 512mb")
         if ":" in self.address:

@@ -65,7 +65,7 @@ def _add(found: dict[str, Distribution], wanted: Requirement, *, asked_by: str) 
         found[name] = distribution(wanted.name)
     except PackageNotFoundError:
         raise ConfigError(
-            f"{asked_by} needs {wanted}, which is not installed. Install {asked_by} again, with what it needs"
+            f"{asked_by} needs {wanted}, which is not installed. Install {asked_by} again, with its dependencies"
         ) from None
     for each in _required(found[name], wanted.extras):
         _add(found, each, asked_by=name)

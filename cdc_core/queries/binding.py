@@ -57,8 +57,8 @@ class _Binder:
         taken = next((name for name in self._names if name == "cdc_prev"), None)
         if taken is not None and query.refers_to("previous column", "previous row"):
             raise ConfigError(
-                f"query: table {schema.name} has a column of its own named cdc_prev, so that a query cannot use the row"
-                " before the change; rename the column"
+                f"query: table {schema.name} has a column of its own named cdc_prev, so a query cannot use "
+                f"the row before the change; rename the column"
             )
         outputs = [output for item in query.items if not item.is_topic for output in self._outputs(item)]
         topic = self._topic()
@@ -69,7 +69,7 @@ class _Binder:
         names: dict[str, Output] = {}
         for output in outputs:
             if output.name in names:
-                raise refusal(query.text, output.at, f"two columns are named {output.name}; give one another with AS")
+                raise refusal(query.text, output.at, f"two columns are named {output.name}; rename one of them with AS")
             names[output.name] = output
         by_outputs = tuple(self._typed)
         condition = None if query.condition is None else self._computed(query.condition, "WHERE")
@@ -223,7 +223,7 @@ class _Binder:
             return
         name, known = ".".join(qualifier), ".".join(self._query.names[0])
         if name in self._names and self._schema.column(name).type.kind in (Kind.JSON, Kind.COMPOSITE):
-            reason = f"column {name} is a text of JSON in expressions; write get_json_object({name}, '$.member')"
+            reason = f"column {name} is JSON text in expressions; write get_json_object({name}, '$.member')"
             raise refusal(self._query.text, at, reason)
         raise refusal(self._query.text, at, f"'{name}' is not the table of the query; write {known}")
 

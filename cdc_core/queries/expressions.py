@@ -183,7 +183,7 @@ class Expressions:
 
     def _refuse_node(self, node: exp.Expr, start: int) -> None:
         if isinstance(node, exp.Placeholder | exp.Parameter):
-            raise self.refused_at(start, "a query has no parameters; write the value")
+            raise self.refused_at(start, "a query cannot have parameters; write the value")
         if isinstance(node, exp.Query | exp.Values | exp.Table):
             raise self.refused_at(start, "a query cannot have a sub-query")
         if isinstance(node, exp.Star):

@@ -29,7 +29,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("current_timezone", "current_user", "session_user", "user", "version"), _SESSION),
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _PLACE),
     **dict.fromkeys(("input_file_block_length", "input_file_block_start"), _PLACE),
-    **dict.fromkeys(("session_window", "window", "window_time"), "puts rows together, and a query sees one at a time"),
+    **dict.fromkeys(("session_window", "window", "window_time"), "combines rows, and a query sees one at a time"),
     "identifier": "names something by a value; write the name",
     **dict.fromkeys(("java_method", "reflect", "try_reflect"), "calls code that is not declared deterministic"),
     **dict.fromkeys(("changefeed_creation_timestamp", "event_schema_timestamp"), _UNKNOWN_TIME),
@@ -50,7 +50,7 @@ def refused_name(name: str) -> str | None:
     if name in BUILTIN_FUNCTIONS or name in EVENT_FUNCTIONS or name in _REFUSED or knows_function(name):
         return "SQL has a function of this name; choose another"
     if name in PREVIOUS or is_word_of_sql(name):
-        return "this is a word of SQL; choose another"
+        return "this is an SQL keyword; choose another name"
     return None
 
 

@@ -60,9 +60,9 @@ class Mask:
         """
         remedy = "every message shows the key, so remove the mask, or leave out the table" if in_key else _REMEDY
         if self.kind == "hash" and type_.kind in _WITHOUT_HASH:
-            return f"hash is not for values of the type {type_.source}; {remedy}"
+            return f"'hash' cannot mask values of the type {type_.source}; {remedy}"
         if self.kind == "truncate" and type_.kind is not Kind.STRING:
-            return f"truncate is for texts, and the type is {type_.source}; {remedy}"
+            return f"'truncate' masks text only, and the type is {type_.source}; {remedy}"
         return None
 
     def column(self, column: Column) -> Column:

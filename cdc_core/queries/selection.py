@@ -142,8 +142,8 @@ class Selection:
         if name in schema.primary_key and mask.kind != "hash":
             raise _refused(
                 self.table,
-                f"mask.{name}: {mask.kind} would give different rows one key, as the column is part of the key; use"
-                " 'hash', or leave it as it is",
+                f"mask.{name}: {mask.kind} would give different rows the same key, because the column is "
+                f"part of the key; use 'hash', or remove the mask",
             )
         delivered = name not in self.exclude and (not self.include or name in self.include)
         if not delivered and name not in schema.primary_key:  # messages have a key without its columns too
@@ -167,7 +167,7 @@ def _lists(table: str, value: Any) -> dict[str, tuple[str, ...]]:
         raise _refused(table, '\'columns\' must be { include = ["name", …] } or { exclude = ["name", …] }')
     ((key, names),) = value.items()
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) and name for name in names):
-        raise _refused(table, f"columns.{key} must be a list of names of columns")
+        raise _refused(table, f"columns.{key} must be a list of column names")
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise _refused(table, f"columns.{key} lists '{twice}' twice; remove one of them")

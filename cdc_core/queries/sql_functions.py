@@ -89,7 +89,7 @@ def _function(header: _Header, arities: Mapping[str, int]) -> SqlFunction:
     last = len(header.tokens)
     for token in header.tokens[header.place :]:
         if token.token_type is TokenType.SEMICOLON:
-            raise expressions.refused(token, "there is more after the end of the expression")
+            raise expressions.refused(token, "text follows the end of the expression")
     tree = expressions.tree(header.place, last)
     if isinstance(tree, exp.Alias | exp.Aliases):
         raise expressions.refused(header.tokens[header.place], "an expression in a function has no name; remove it")
@@ -109,7 +109,7 @@ def _parameters(reference: Reference, header: _Header, expressions: Expressions)
         arguments = (_with_parameters(argument, header, expressions) for argument in reference.arguments)
         return replace(reference, arguments=tuple(arguments))
     if reference.kind in ("previous column", "previous row"):
-        reason = "a function knows the row before the change by its parameters only; add one"
+        reason = "a function sees the row before the change only through its parameters; add one"
         raise expressions.refused_at(reference.start, reason)
     if reference.kind != "column":
         return reference
@@ -133,7 +133,9 @@ def _add(
         chain = (*callers, name)
         if reference.name in chain:
             first, *others = (*chain[chain.index(reference.name) :], reference.name)
-            reason = f"{first} calls {', which calls '.join(others)}, without an end; remove one of these calls"
+            reason = (
+                f"{first} calls {', which calls '.join(others)}, in an endless recursion; remove one of these calls"
+            )
             raise refusal(functions[name].body.query, reference.start, reason, what=f"function {name}")
         if reference.name not in ordered:
             _add(reference.name, functions, ordered, chain)

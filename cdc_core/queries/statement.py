@@ -23,7 +23,7 @@ from cdc_core.queries.sql_functions import parse_functions
 from cdc_core.sql_names import fold, listed
 
 _SHAPE = "write SELECT … FROM table WHERE condition"
-_MORE = "there is more after the end of the query; write one SELECT"
+_MORE = "text follows the end of the query; write one SELECT"
 _SETS = ("UNION", "INTERSECT", "EXCEPT")
 _CLAUSES = (
     "GROUP",
@@ -149,7 +149,7 @@ class _Parser:
         if token.token_type is TokenType.SEMICOLON:
             return self._refused(token, _MORE)
         if token.token_type is TokenType.COMMA or "JOIN" in word or word in ("CROSS", "INNER", "LEFT", "RIGHT", "FULL"):
-            return self._refused(token, "a query has one table; join the changes where they arrive")
+            return self._refused(token, "a query reads one table; join the changes at the destination")
         return self._refused(token, f"{word} cannot follow the table; {_SHAPE}")
 
     def _refused_clause(self, token: Token) -> Exception:

@@ -114,7 +114,7 @@ class TableQueries:
                 )
             if len(found) > 1:
                 raise ConfigError(
-                    f"table {selection.table}: its section could be that of {' and '.join(sorted(found))}; write"
+                    f"table {selection.table}: its section could belong to {' and '.join(sorted(found))}; write"
                     " schema.table in its name"
                 )
 

@@ -58,8 +58,9 @@ def common_databases(
             continue
         if found.setdefault(name.database, other) != other:
             raise ConfigError(
-                f"table {name} is in database {name.database}, whose tables are in {found[name.database]} and {other}"
-                " of the first source; use databases with the same tables"
+                f"table {name} is in database {name.database}, but the first source has the "
+                f"tables of that database in both"
+                f" {found[name.database]} and {other}; use databases with the same tables"
             )
     return found
 
@@ -71,11 +72,11 @@ def differences(shards: Sequence[Shard], schemas: Sequence[Sequence[TableSchema]
     found = []
     for shard, others in zip(shards[1:], schemas[1:], strict=True):
         theirs = {schema.name.qualified: schema for schema in others}
-        found += [f"source {shard.place} has no table {name}, and {here} has" for name in first if name not in theirs]
-        found += [f"source {here} has no table {name}, and {shard.place} has" for name in theirs if name not in first]
+        found += [f"source {shard.place} has no table {name}, but {here} has" for name in first if name not in theirs]
+        found += [f"source {here} has no table {name}, but {shard.place} has" for name in theirs if name not in first]
         for name in first.keys() & theirs.keys():
             found += [
-                f"table {name} has {mine} at source {here}, and {other} at {shard.place}"
+                f"table {name} has {mine} at source {here}, but {other} at {shard.place}"
                 for mine, other in _different(first[name], theirs[name])
             ]
     return found

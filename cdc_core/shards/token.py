@@ -127,7 +127,9 @@ class ShardedToken:
             targets: Sequence[str | Token | None] = to[_SHARDS]
             return targets
         if not isinstance(to, str) or not (to == "now" or Timestamp.is_text(to)):
-            raise ConfigError("a position belongs to one of the sources; name that one, or move all of them to a time")
+            raise ConfigError(
+                "a position belongs to a single source; name that source, or move all sources to a timestamp"
+            )
         return [to] * count
 
     @classmethod

@@ -146,7 +146,7 @@ def check_executors(session: SparkSession, config: AttemptConfig, *, stopped: Ca
         answers |= {each.executor: each for each in found}
         _refuse(list(answers.values()))
         missing = executor_ids(session) - answers.keys()
-    log.info("executor %s is busy, and will be checked when it gets a task of this changefeed", min(missing))
+    log.info("executor %s is busy, and will be checked when this changefeed gives it a task", min(missing))
 
 
 def _asked(session: SparkSession, option: str, count: int, *, stopped: Callable[[], bool]) -> list[Answer]:
@@ -216,13 +216,13 @@ def _gave_none(session: SparkSession) -> str:
     master, settings = session.sparkContext.master, session.sparkContext.getConf().getAll()
     found = f"the master {master} offered none"
     if not str(master).startswith("spark://"):
-        return f"{found}; its own tools say why"
+        return f"{found}; see its own tools for the reason"
     if is_of_nodes(dict(settings)):
         return (
             f"{found}; start `cdc node --cores N` where execution_locality matches, with the job's versions and"
             " enough --memory, and see the logs of the nodes for their workers"
         )
-    found += "; its web page and its log show what it has"
+    found += "; see its web page and its log for its resources"
     if any((resource := _RESOURCE.fullmatch(key)) and resource[1].startswith("cdc_") for key, _ in settings):
         found += ". Change execution_locality, or start a worker there with the settings of `cdc worker-resources`"
     return found

@@ -122,7 +122,7 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
         _check_call(rows, query, call)
     computed = {output.name: _type_of(rows, query, output) for output in query.computed}
     if query.topic is not None and (type_ := _type_of(rows, query, query.topic)) != _TEXT:
-        reason = f"{TOPIC_COLUMN} must be text, and {query.topic.text} has the type {type_.source}; cast it to STRING"
+        reason = f"{TOPIC_COLUMN} must be text, but {query.topic.text} has the type {type_.source}; cast it to STRING"
         raise refusal(query.text, query.topic.at, reason)
     if query.condition is not None:
         _check_condition(rows, query, query.condition)
@@ -151,8 +151,8 @@ def _check_call(rows: DataFrame, query: BoundQuery, call: PythonCall) -> None:
             raise refusal(
                 query.text,
                 call.at,
-                f"argument {number} of {call.function.name} has the type {type_.simpleString()}, and the function takes"
-                f" {expected.simpleString()}; cast it",
+                f"argument {number} of {call.function.name} has the type {type_.simpleString()}, but the "
+                f"function takes {expected.simpleString()}; cast it",
             )
 
 

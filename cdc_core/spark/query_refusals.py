@@ -105,9 +105,9 @@ def _instead(error: PySparkException, query: BoundQuery, output: Output) -> str:
     for name in typed_columns(output.sql):
         kind = query.schema.column(name).type.kind
         if kind is Kind.ARRAY:
-            return f" Column {name} is a text of JSON in expressions: write from_json({name}, 'array<string>')."
+            return f" Column {name} is JSON text in expressions: write from_json({name}, 'array<string>')."
         if kind in (Kind.JSON, Kind.COMPOSITE):
-            return f" Column {name} is a text of JSON in expressions: write get_json_object({name}, '$.member')."
+            return f" Column {name} is JSON text in expressions: write get_json_object({name}, '$.member')."
     return ""
 
 

@@ -122,7 +122,7 @@ def _scan(reading: Reading, now: datetime) -> bool | None:
     options = assignments(reading, now=now)
     wanted = options.pop("initial_scan", None)
     if options or wanted not in ("yes", "no"):
-        raise reading.refused("added tables have one option; write WITH initial_scan = 'yes' or 'no'", at)
+        raise reading.refused("added tables take only one option; write WITH initial_scan = 'yes' or 'no'", at)
     return wanted == "yes"
 
 
@@ -142,7 +142,7 @@ def _unset(reading: Reading) -> list[str]:
     return found
 
 
-_VALUE = "a value is a text in single quotation marks, a number or a word"
+_VALUE = "a value is a string in single quotation marks, a number or a word"
 
 
 def assignments(reading: Reading, *, now: datetime, altering: bool = False) -> dict[str, str | bool]:

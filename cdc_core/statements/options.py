@@ -119,7 +119,7 @@ def translated(name: str, value: str | None, *, now: datetime, altering: bool = 
     if option is None:
         return ours, True if value is None else value
     if option.altering and not altering:
-        raise ValueError(f"option '{option.name}' is for ALTER CHANGEFEED; name the sink with INTO")
+        raise ValueError(f"option '{option.name}' is only for ALTER CHANGEFEED; here, name the sink with INTO")
     if value is None or value == "":
         if option.bare is not None:
             return ours, option.bare
@@ -141,7 +141,7 @@ def our_name(name: str) -> str:
     if option is None:
         return name
     if option.ours is None:
-        raise ValueError(f"there is no option '{option.name}' here, as {option.note}; remove it")
+        raise ValueError(f"there is no option '{option.name}' here, because {option.note}; remove it")
     return option.ours
 
 

@@ -20,7 +20,7 @@ KINDS: Mapping[str, str] = {
     "create_job": "the changefeed became a job, which nodes run",
     "alter_owner": "the job has another owner",
     "changefeed_moved": "it was moved at the source, `from` one position `to` another: if `forward`, changes in between"
-    " are left out; if `back`, they come again",
+    " are skipped; if `back`, they are delivered again",
     "rescan_requested": "a rescan was requested, which reads tables again",
     "trace_requested": "changes to a table, or to one key, are traced for a few minutes",
     "pause_requested": "a pause was requested",

@@ -108,7 +108,7 @@ class Handover(Aggregate):
         with self._database.transaction(reading=True) as connection:
             if not _is_newest(connection, rows):
                 raise ConfigError(
-                    f"another command is handing over changefeed '{name}'; repeat this one when that has ended"
+                    f"another command is handing over changefeed '{name}'; run this one again when it has finished"
                 )
 
     def is_job(self, job: JobRecord) -> str:
@@ -125,7 +125,7 @@ def put(connection: sa.Connection, name: str, kept: Kept) -> None:
     if connection.execute(sa.select(CHANGEFEEDS.c.name).where(CHANGEFEEDS.c.name == name)).first():
         require_free(found_job(connection, name))  # the job of an attempt that has just succeeded is no leftover
         raise ConfigError(
-            f"changefeed '{name}' has begun in this store too, by `cdc run`; remove it here with `cdc drop`, or leave"
+            f"changefeed '{name}' was also started in this store by `cdc run`; remove it here with `cdc drop`, or leave"
             " out --from-state to continue it"
         )
     for table in _TABLES:

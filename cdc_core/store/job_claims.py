@@ -153,7 +153,7 @@ class JobClaims(Aggregate):
             try:
                 define_job(connection, name, job.pending)
             except ConfigError as error:
-                reason = f"its new definition cannot be used, and it keeps the one before: {error}"
+                reason = f"its new definition cannot be used, so it keeps the previous one: {error}"
                 why = "stop" if job.paused_for == "stop" else "error"
                 connection.execute(of_job(name).values(paused_for=why, reason=reason))
                 record_event(connection, name, job.state, reason, None)

@@ -89,7 +89,7 @@ class DatabaseNow(ColumnElement[float]):
 
 @compiles(DatabaseNow)
 def _unknown(_element: DatabaseNow, compiler: Any, **_options: Any) -> str:
-    raise ConfigError(f"jobs and nodes need a store in PostgreSQL or SQLite, and this one is {compiler.dialect.name}")
+    raise ConfigError(f"jobs and nodes need a store in PostgreSQL or SQLite, but this one is {compiler.dialect.name}")
 
 
 @compiles(DatabaseNow, "postgresql")

@@ -136,7 +136,8 @@ def open_engine(url: str) -> sa.Engine:
             return engine
     except (sa.exc.ArgumentError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError(
-            f"the progress store's URL cannot be used: {error}; write postgresql://USER@HOST:PORT/DATABASE or sqlite:////PATH"
+            f"the progress store's URL cannot be used: {error}; write postgresql://USER@HOST:PORT/DATABASE "
+            f"or sqlite:////PATH"
         ) from error
     path = Path(parsed.database or "")
     try:
@@ -215,7 +216,7 @@ def _try_unless_used(dialect: sa.Dialect) -> Callable[[Any, Any, Any], None]:
 
 def _create_private(file: Path) -> None:
     """Return when only this user can read *file*, if it is new. SQLite gives its other files the same mode."""
-    with suppress(OSError):  # it exists already, or SQLite says why it cannot be
+    with suppress(OSError):  # it already exists, or SQLite says why it cannot be
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 

@@ -62,9 +62,7 @@ class Traces(Aggregate):
             connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now - _KEPT_S))
             active = sa.select(sa.func.count()).where(TRACES.c.name == name, TRACES.c.expires > now)
             if connection.execute(active).scalar_one() >= MAX_TRACES:
-                raise BusyError(
-                    f"changefeed '{name}' has {MAX_TRACES} traces already; wait until one of them is over, or end one"
-                )
+                raise BusyError(f"changefeed '{name}' already has {MAX_TRACES} traces; wait until one ends, or end one")
             added = connection.execute(sa.insert(TRACES).values(**values, expires=now + seconds))
             add_event(connection, "trace_requested", name, table=table, one_key=key is not None, most=most)
             assert added.inserted_primary_key is not None

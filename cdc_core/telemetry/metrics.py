@@ -99,7 +99,7 @@ ROWS_REPEATED = _feed(
     "repeated_rows_total",
     "counter",
     "rows",
-    "Of the emitted rows, those of steps that were begun before: the sink may have them twice.",
+    "Emitted rows of repeated steps: the sink may have them twice.",
     saved_as="rows_repeated",
 )
 MESSAGES = _feed("emitted_messages_total", "counter", "messages", "Messages that are durable.", saved_as="messages")
@@ -124,8 +124,8 @@ COMMIT_LATENCY = _feed(
     "commit_latency_seconds",
     "histogram",
     "seconds",
-    "From the commit of a row at the source until it is durable at the sink, by this host's clock. Each row counts"
-    " with the oldest commit of its batch. Rows of scans are left out.",
+    "Time from the commit of a row until it is durable at the sink, by this host's clock. Each row counts as "
+    "the oldest commit of its batch. Scanned rows are not counted.",
     buckets=_COMMIT_LATENCY_S,
     saved_as="commit_latency",
 )
@@ -133,7 +133,7 @@ FLUSH_SECONDS = _feed(
     "flush_seconds",
     "histogram",
     "seconds",
-    "Duration of the flushes of the sink; their number is its count.",
+    "Duration of sink flushes; the count is their number.",
     buckets=_DURATION_S,
     saved_as="flush",
 )
@@ -141,7 +141,7 @@ STEP_SECONDS = _feed(
     "step_seconds",
     "histogram",
     "seconds",
-    "Duration of steps: that of the slice that took longest.",
+    "Duration of steps: that of the slowest slice.",
     buckets=_DURATION_S,
     saved_as="step",
 )
@@ -149,18 +149,18 @@ CHECKPOINT_SECONDS = _feed(
     "checkpoint_seconds",
     "histogram",
     "seconds",
-    "Time that saving the progress of a step took.",
+    "Time to save the progress of a step.",
     buckets=_DURATION_S,
     saved_as="checkpoint",
 )
 BATCH_ROWS = _feed(
-    "batch_rows", "histogram", "rows", "Rows of the batches that the sink got.", buckets=_ROWS, saved_as="batch_rows"
+    "batch_rows", "histogram", "rows", "Rows per batch given to the sink.", buckets=_ROWS, saved_as="batch_rows"
 )
 MESSAGE_BYTES = _feed(
     "message_bytes",
     "histogram",
     "bytes",
-    "Size of the values of messages as they were encoded. Sinks of files are left out.",
+    "Size of encoded message values, except in files.",
     buckets=_BYTES,
     saved_as="message_bytes",
 )
@@ -175,7 +175,7 @@ UNRELEASED_STEPS = _feed(
     "unreleased_steps",
     "gauge",
     "steps",
-    "Latest consecutive steps after which the source did not release its history.",
+    "Consecutive steps, up to the latest, after which the source did not release its history.",
     saved_as="releases_failed",
 )
 
@@ -185,7 +185,7 @@ SOURCE_BYTES = _feed(
     "source_bytes",
     "gauge",
     "bytes",
-    "What the source says of its history, such as gauge=`retained`: the log that it keeps for the changefeed.",
+    "What the source reports about its history, such as gauge=`retained`: the log that it keeps for the changefeed.",
     "gauge",
 )
 SOURCE_SECONDS = _feed("source_seconds", "gauge", "seconds", "The same in seconds, such as an age.", "gauge")
@@ -194,7 +194,7 @@ SOURCE_AGE = _feed(
     "source_age_seconds",
     "gauge",
     "seconds",
-    "How long ago the source said so. Nodes and servers ask it once a minute where no run does.",
+    "Age of these values. If no run asks the source, nodes and servers do, once a minute.",
 )
 
 # What is computed when somebody asks.
@@ -210,7 +210,7 @@ SOURCE_LAG = _feed(
     "source_lag_seconds",
     "gauge",
     "seconds",
-    "The part of the lag that is the source's: how long the changefeed has waited for an answer; 0 while it answers.",
+    "The source's part of the lag: how long the changefeed has waited for an answer; 0 while it answers.",
 )
 DELIVERY_LAG = _feed("delivery_lag_seconds", "gauge", "seconds", "The rest of the lag.")
 HIGH_WATER = _feed(
@@ -226,19 +226,19 @@ PROTECTED_AGE = _feed(
     "For how long the source has retained history for the changefeed, also while it is paused.",
 )
 CHECKPOINT_AGE = _feed("checkpoint_age_seconds", "gauge", "seconds", "How long ago progress was saved.")
-DEAD_LETTERS_WAITING = _feed("dead_letters_waiting", "gauge", "rows", "Dead letters that were not replayed.")
+DEAD_LETTERS_WAITING = _feed("dead_letters_waiting", "gauge", "rows", "Dead letters that have not been replayed.")
 RETRIES = _feed(
     "retries_total",
     "counter",
     "attempts",
-    "Attempts that failed and were followed by another one, by where the error came from: source, sink, spark, other.",
+    "Failed attempts that were followed by another one, by origin of the error: source, sink, spark, other.",
     "cause",
 )
 ATTEMPTS = _feed(
     "attempts_total",
     "counter",
     "attempts",
-    "The epoch: attempts that were begun, and claims of nodes and other takeovers.",
+    "The epoch: the number of attempts, claims by nodes, and other takeovers.",
 )
 UP = _feed("up", "gauge", "", "1 while a run is alive: it has saved its status within 30 seconds. Otherwise 0.")
 RETRYING = _feed(
@@ -249,7 +249,7 @@ SCAN_DONE = _feed("scan_done", "gauge", "", "How much of the running scan is don
 SCAN_SIZE = _feed("scan_size", "gauge", "", "How much the running scan reads in all.", "unit")
 
 STORE_UP = _process(
-    "store_up", "gauge", "", "1 when the progress store could be read; otherwise 0, and all else is old."
+    "store_up", "gauge", "", "1 when the progress store could be read; otherwise 0, and all other values are old."
 )
 STORE_READ_SECONDS = _process("store_read_seconds", "gauge", "seconds", "How long reading the progress store took.")
 
@@ -264,10 +264,10 @@ NODE_FAILOVERS = _process(
     "node_failovers_total",
     "counter",
     "jobs",
-    "Of these, jobs that the node before did not hand over: it died, or lost its session.",
+    "Adopted jobs that the previous node did not hand over, because it died or lost its session.",
 )
 NODE_SESSIONS_LOST = _process(
-    "node_lost_sessions_total", "counter", "sessions", "Sessions that were over before the node had left."
+    "node_lost_sessions_total", "counter", "sessions", "Sessions that expired before the node left."
 )
 NODE_EXPIRED = _process(
     "node_expired_jobs_total",
@@ -275,8 +275,8 @@ NODE_EXPIRED = _process(
     "jobs",
     "Jobs that the node has canceled because they retained history for longer than gc_protect_expires_after.",
 )
-JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node says the same.", "state")
-NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node says the same.")
+JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node reports the same.", "state")
+NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node reports the same.")
 
 METRICS = tuple(metric for metric in list(vars().values()) if isinstance(metric, Metric))
 CHANGEFEED_METRICS = tuple(metric for metric in METRICS if "_changefeed_" in metric.name)

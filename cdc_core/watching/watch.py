@@ -111,7 +111,7 @@ def watch(
             name="watch", source=uris, tables=tuple(tables), query=query, format=format, options=options
         )
     elif source is not None or tables or query is not None or options or format != "json":
-        raise ConfigError("watch() takes a changefeed, or what one is made of, not both")
+        raise ConfigError("watch() takes a changefeed or its parts, not both")
     return Watch(resolve_without_sink(changefeed, PluginHost.load()))
 
 

@@ -80,8 +80,8 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "cdc",
             "version": version("cdc-core"),
-            "description": "Changefeeds through the REST interface of Kafka Connect, and under /v1 what that does"
-            " not have.",
+            "description": "Changefeeds through the REST interface of Kafka Connect and, under /v1, "
+            "everything that it lacks.",
         },
         "security": [{"token": []}],
         "paths": paths,

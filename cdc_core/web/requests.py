@@ -101,13 +101,13 @@ def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
     except RecursionError:
         raise Refusal(400, "the JSON of the body is nested too deeply") from None
     except UnicodeEncodeError:
-        raise Refusal(400, "the body has half a surrogate pair, which is not a character") from None
+        raise Refusal(400, "the body has an unpaired surrogate, which is not a character") from None
     except ValueError as error:
         raise Refusal(400, f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise Refusal(400, "the body must be a JSON object")
     if any("\0" in text for text in _texts(value)):
-        raise Refusal(400, "the body has a text with the character NUL")
+        raise Refusal(400, "the body has a string with a NUL character")
     return value
 
 

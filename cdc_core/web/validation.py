@@ -87,7 +87,7 @@ def config_of_json(value: Mapping[str, Any]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for key, inner in value.items():
         if isinstance(inner, dict | list):
-            raise Refusal(400, f"the value of '{key}' must be a text; write lists and objects as JSON texts")
+            raise Refusal(400, f"the value of '{key}' must be a string; write lists and objects as JSON")
         found[key] = inner if inner is None or isinstance(inner, str) else json.dumps(inner)
     return found
 
@@ -165,8 +165,8 @@ def _refused_references(texts: Mapping[str, str], deployment: Deployment) -> Ite
             if not deployment.allows_file(path):
                 yield (
                     key,
-                    f"refers to the file '{path}', which is below no directory that the server's option --allowed-paths"
-                    " lists; use ${VARIABLE}, or have its operator add the directory",
+                    f"refers to the file '{path}', which is in no directory that the server's option --allowed-paths"
+                    " lists; use ${VARIABLE}, or ask its operator to add the directory",
                 )
 
 
@@ -229,7 +229,7 @@ def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[t
     all_parts_are_known = len(owned) == 3
     for name, key in spelled.items():
         if all_parts_are_known and name not in names and name.partition(".")[0] not in names:
-            found.add(key, f"the configuration does not know option '{name}'")
+            found.add(key, f"the configuration has no option '{name}'")
     for part, owner, options in classes:
         declared = {key.option for key in keys_of(options, group="")}
         mine = {name: value for name, value in given.items() if {name, name.partition(".")[0]} & declared}

@@ -260,7 +260,7 @@ def test_a_mark_in_the_past_is_compared_with_what_came_since(database: str, sql:
         assert figures.cut == mark
         assert found_in(differences) == {(3,): "different"}
         assert figures.changed == 1
-        with pytest.raises(ConfigError, match=r"is not a resolved mark at file://.* Choose \d+\.\d+.* with --at"):
+        with pytest.raises(ConfigError, match=r"there is no resolved mark .* at file://.* Use --at \d+\.\d+"):
             feed.audit(Timestamp(mark.wall - 1))
 
 
@@ -270,7 +270,7 @@ def test_a_changefeed_that_does_not_run_is_the_same_or_nothing_is_said(database:
     with delivering(database, tmp_path / "feed", "t") as feed:
         assert feed.audit(runs=False)[0] == []
         sql.execute("INSERT INTO t VALUES (2, 'b')")
-        with pytest.raises(ConfigError, match=r"1 row of 2 differ.* so a change that was not delivered yet looks like"):
+        with pytest.raises(ConfigError, match=r"1 row of 2 differ.* so an undelivered change looks like"):
             feed.audit(runs=False)
 
 
@@ -311,12 +311,12 @@ def test_columns_and_masks_of_a_section_are_applied_to_the_source(database: str,
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"resolved": False}, "it delivers no marks; set the option 'resolved'"),
-        ({"updated": False}, "its messages have no timestamps; set the option 'updated'"),
-        ({"initial_scan": "no"}, "without an initial scan the destination lacks the rows"),
+        ({"resolved": False}, "it delivers no resolved marks; set option 'resolved'"),
+        ({"updated": False}, "its messages have no timestamps; set option 'updated'"),
+        ({"initial_scan": "no"}, "without an initial scan, the destination lacks rows"),
         (
             {"initial_scan": "only", "resolved": False, "updated": False},
-            "with initial_scan = 'only' it delivers no mark",
+            "with initial_scan = 'only', it delivers no resolved mark",
         ),
     ],
 )

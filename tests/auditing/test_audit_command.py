@@ -77,7 +77,7 @@ def test_nothing_is_left_behind_and_what_cannot_be_said_is_an_error(
     assert main([*arguments, "0", "--at", str(mark)]) == 2
     assert "3 rows of 50 differ, but the newest resolved mark" in capsys.readouterr().err
     assert main([*arguments, "0", "--at", "yesterday"]) == 2
-    assert "--at yesterday: write a resolved mark" in capsys.readouterr().err
+    assert "--at yesterday: this is not a resolved mark" in capsys.readouterr().err
     assert sorted(sql.execute(LEFT).fetchall()) == before
     shutil.rmtree(tmp_path / "out")
     assert main([*arguments, "0"]) == 2

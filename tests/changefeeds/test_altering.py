@@ -117,7 +117,7 @@ class TestAJob:
         ("wanted", "told"),
         [
             (change(sink="drawer://desk"), "delivers to sink 'shelf', not 'drawer', and the type of a sink cannot"),
-            (change(resolvd="1s"), "does not know option 'resolvd'; did you mean 'resolved'?"),
+            (change(resolvd="1s"), "has no option 'resolvd'; did you mean 'resolved'?"),
             (change(execution_locality="eu"), "'eu' is not a locality"),
             (change(format="avro"), "avro"),
             (
@@ -189,7 +189,7 @@ class TestAJob:
         with pytest.raises(RefusedError) as refused:
             feeds.redefine("users", feeds.resolved(masked), before=last, why="PUT", connect=False)
         assert str(refused.value) == (
-            "job 'users' has not dropped table public.users yet, whose section cannot change before that;"
+            "job 'users' has not dropped table public.users yet, and its section cannot change before that;"
             " repeat this after"
             " the running step"
         )

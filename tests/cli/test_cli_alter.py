@@ -69,7 +69,7 @@ def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStor
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "name the tables to add or to drop"),
+        ([], "nothing to alter; name tables to add or drop"),
         (["--drop", "public.counter"], "no table would be left; to end the changefeed, use `cdc drop`"),
         (["--drop", "public.counter", "--initial-scan"], "--no-initial-scan require --add"),
         (["--set", "diff=true"], "are for jobs; the options of other changefeeds are in their files"),
@@ -100,14 +100,14 @@ def test_a_job_is_altered_by_its_name(
         "its tables are public.counter, public.b\n"
     )
     assert cdc("alter", "orders", "--set", "resolved=10s").out == (
-        "job 'orders' is unchanged: it has this already: set resolved; continue it with `cdc resume orders`\n"
+        "job 'orders' is unchanged: it already has this: set resolved; continue it with `cdc resume orders`\n"
     )
     assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
     assert main(["alter", "orders", "--unset", "execution_locality"]) == 0
     cdc("resume", "orders")
     assert cdc("alter", "orders", "--unset", "resolved").out.endswith(
-        "; no matching node is alive; the first one that starts runs it\n"
+        "; no matching node is alive; the first one to start will run it\n"
     )
     one = store.nodes.join(node("one"), lease_s=600)
     assert store.claims.adopt("orders", one) is not None

@@ -72,8 +72,12 @@ def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, cdc: C
     ("arguments", "status", "outcome"),
     [
         (["--locality", "cloud=aws,region=us,zone=a"], 0, "ok"),
-        ([], 2, "does not match this process, which has no locality; run it where it matches"),
-        (["--locality", "region=eu"], 2, "does not match this process, whose locality is region=eu; run it where"),
+        ([], 2, "does not match this process, which has no locality; run the changefeed on a machine that matches"),
+        (
+            ["--locality", "region=eu"],
+            2,
+            "does not match this process, whose locality is region=eu; run the changefeed on",
+        ),
     ],
 )
 def test_check_says_whether_the_changefeed_may_run_here(

@@ -135,7 +135,9 @@ def test_one_that_runs_on_another_host_is_refused(
         "orders", store.changefeeds.begin_attempt("orders"), {"phase": phase, "host": "elsewhere", "pid": 7}
     )
     assert main(["drop", str(file), "--yes"]) == status
-    assert ("is run by `cdc run` on elsewhere (process 7); stop it first" in capsys.readouterr().err) == (status == 2)
+    assert ("is being run by `cdc run` on elsewhere (process 7); stop it first" in capsys.readouterr().err) == (
+        status == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,9 @@ class TestOrphans:
         )
         assert main([*command, "--yes"]) == 0
         assert set(source.protected()) == {kept, "lost"}
-        assert "perhaps of another program, stays without --only lost: lost (protected " in capsys.readouterr().out
+        assert (
+            "perhaps of another program, kept unless you add --only lost: lost (protected " in capsys.readouterr().out
+        )
         assert main([*command, "--only", "lost", "--yes"]) == 0
         assert set(source.protected()) == {kept}
 

@@ -56,7 +56,7 @@ def test_check_has_each_error_and_what_was_not_checked(file: Path, capsys: Captu
     assert list(parts) == ["source", "query", "encoder", "sink", "locality", "cluster"]
     assert (parts["source"]["ok"], parts["source"]["error"]) == (False, "wal_level is not 'logical' for ***")
     assert (parts["query"]["ok"], parts["query"]["error"]) == (None, None)
-    assert parts["query"]["details"] == ["not checked, as the source did not give its columns"]
+    assert parts["query"]["details"] == ["not checked, because the source did not report its columns"]
     assert parts["locality"]["ok"], "executors have localities of their own"
     assert parts["cluster"]["ok"] is None
 

@@ -71,7 +71,7 @@ def test_a_table_is_asked_for(shop: Path, store: ProgressStore, capsys: Capture)
     for arguments in (["orders"], ["orders", "orders"], ["orders", "public.orders"], ["orders", full]):
         assert main(["rescan", str(shop), *arguments]) == 0
     assert asked(store) == [(full, None, False)] * 4
-    told = f"changefeed 'orders': table {full} will be emitted again, by a run that is alive or the next one\n"
+    told = f"changefeed 'orders': table {full} will be emitted again, by the current run or the next one\n"
     assert capsys.readouterr().out == told * 4
 
 
@@ -102,7 +102,7 @@ def test_the_changefeed_may_be_named_in_the_store(shop: Path, store: ProgressSto
         ([], "write `cdc rescan FILE [NAME] TABLE`, or `cdc rescan FILE [NAME] --all`"),
         (["orders", "orders", "users"], "write `cdc rescan FILE [NAME] TABLE`"),
         (["orders", "orders", "--all"], "write `cdc rescan FILE [NAME] TABLE`"),
-        (["--all", "--where", "id < 5"], "--where selects rows of one table; name the table in place of --all"),
+        (["--all", "--where", "id < 5"], "--where selects rows of one table; name the table instead of --all"),
         (["orders", "--new-slot"], "--new-slot reads all tables again; write --all --new-slot"),
         (["order", "orders"], "has no changefeed 'order'; did you mean 'orders'?"),
     ],
@@ -142,7 +142,7 @@ def test_after_end_time_nothing_is_read_again(shop: Path, store: ProgressStore, 
     text = shop.read_text()
     shop.write_text(text + 'end_time = "1970-01-01T00:00:00.000000001Z"\n')
     for arguments in (["orders"], ["--all"], ["--all", "--new-slot"]):
-        assert "what its tables held then can no longer be read" in refused(capsys, str(shop), *arguments)
+        assert "the contents of its tables at that time can no longer be read" in refused(capsys, str(shop), *arguments)
     assert asked(store) == []
     shop.write_text(text + 'end_time = "2199-01-01T00:00:00Z"\n')
     assert main(["rescan", str(shop), "orders"]) == 0

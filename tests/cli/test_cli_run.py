@@ -224,7 +224,7 @@ def test_changefeeds_with_other_spark_settings_do_not_share_a_process(
     file.write_text(file.read_text() + other)
     begun: list[str] = []
     engine(lambda feed, **_: begun.append(feed.name))
-    assert "changefeed 'items' has other Spark settings than" in cdc.refused("run", file)
+    assert "changefeed 'items' needs different Spark settings" in cdc.refused("run", file)
     assert begun == []
 
 

@@ -163,6 +163,6 @@ def test_unknown_schedules_and_stores_are_said(
     for command in ("pause", "resume", "drop"):
         text = refused(capsys, main(["schedule", command, "daily"]))
         assert text == "error: there is no schedule 'daily'; known: nightly\n"
-    assert "schedule 'nightly' exists already" in refused(capsys, create(file))
+    assert "schedule 'nightly' already exists" in refused(capsys, create(file))
     monkeypatch.delenv("CDC_STORE")
     assert "no store is given; use --store DIR|URL, or set CDC_STORE" in refused(capsys, main(["schedule", "list"]))

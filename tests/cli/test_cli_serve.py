@@ -81,8 +81,8 @@ def test_a_line_is_added_behind_one_without_an_end(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["ann"], "'ann' exists already; delete its line first, or choose another name"),
-        (["a b"], "'a b' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -"),
+        (["ann"], "'ann' already exists; delete its line first, or choose another name"),
+        (["a b"], "'a b' is not a valid name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(tmp_path: Path, cdc: Cdc, words: list[str], why: str) -> None:
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
     ("options", "why"),
     [
         (["--listen", "shop.toml"], "error: --listen shop.toml: this is not HOST:PORT"),
-        (["--listen", "0.0.0.0:0"], "error: --listen 0.0.0.0:0: other hosts can connect there without proving"),
+        (["--listen", "0.0.0.0:0"], "error: --listen 0.0.0.0:0: other hosts can connect there without authentication"),
         (["--tokens", "/nowhere"], "error: --tokens /nowhere: this file cannot be read: No such file or directory"),
         (["--tls-cert", "a.pem"], "error: the server: 'tls_cert' and 'tls_key' belong together; give both"),
         (["--max-body", "much"], "error: the server: option 'max_body' is 'much'"),

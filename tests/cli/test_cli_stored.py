@@ -126,8 +126,8 @@ def test_a_definition_of_an_older_version_exits_with_2(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["orders", "--state", "x"], "--store and --state exclude each other; remove --state"),
-        (["../shop.toml", "--state", "x"], "--store and --state exclude each other; remove --state"),
+        (["orders", "--state", "x"], "--store and --state cannot be used together; remove --state"),
+        (["../shop.toml", "--state", "x"], "--store and --state cannot be used together; remove --state"),
         (["orders", "users"], "--store takes one name, and 'users' is a second one; write `--store DIR|URL NAME`"),
         (["order"], "/progress.sqlite; did you mean 'orders'?"),
     ],
@@ -174,7 +174,9 @@ def test_a_file_needs_no_store_where_no_progress_is_read(
     store: ProgressStore, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "shop.toml", "--store", store.url]) == 2
-    assert "'shop.toml' is a file, and this command reads no progress of it; remove --store" in capsys.readouterr().err
+    assert (
+        "'shop.toml' is a file, and this command does not use its progress; remove --store" in capsys.readouterr().err
+    )
 
 
 def test_no_store_is_created(tmp_path: Path, cdc: Cdc) -> None:

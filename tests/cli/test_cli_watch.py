@@ -157,11 +157,11 @@ def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql, resolv
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "name a FILE with a changefeed, or a --source with --table or --query"),
+        ((), "nothing to watch; name a FILE with a changefeed, or a --source with --table or --query"),
         (("shop.toml", "--table", "t"), "--source, --table and --query describe what to watch, and so does FILE"),
         (("--source", "postgresql://a@b/c"), "changefeed 'watch' watches no table"),
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "updated"), "write --set NAME=VALUE"),
-        (("--source", "postgresql://a@b/c", "--table", "t", "--set", "colour=1"), "does not know option 'colour'"),
+        (("--source", "postgresql://a@b/c", "--table", "t", "--set", "colour=1"), "has no option 'colour'"),
         (("--source", "postgresql://a:hush@b/c", "--table", "t", "--store", "x"), "remove --store or --source"),
         *(
             (

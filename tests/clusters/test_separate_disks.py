@@ -17,7 +17,7 @@ from cdc_testing.spark_cluster import SparkCluster
 pytestmark = pytest.mark.slow
 
 ROWS = 200
-HOST = r"executor \d+ on host 127\.0\.0\.[23] does not see the one of the driver's host there; mount a file system"
+HOST = r"executor \d+ on host 127\.0\.0\.[23] cannot see; mount a shared file system"
 
 
 def test_a_directory_that_executors_do_not_share_is_refused_before_anything_is_created(
@@ -27,7 +27,7 @@ def test_a_directory_that_executors_do_not_share_is_refused_before_anything_is_c
     there = list(cluster.private.iterdir())
     running = feed(db, out)
     error = running.refusal(spark)
-    assert f"sink 'cloudstorage' uses the directory {out}" in error
+    assert f"sink 'cloudstorage' uses directory {out}" in error
     assert re.search(HOST, error)
     assert "warming up" not in running.log()
     assert list(cluster.private.iterdir()) == there
@@ -39,7 +39,7 @@ def test_dead_letters_that_executors_would_not_share_are_refused(
 ) -> None:
     dead = cluster.private / "dead"
     error = feed(db, out, on_error="dead_letter", dead_letter=f"file://{dead}").refusal(spark)
-    assert f"uses the directory {dead}" in error
+    assert f"uses directory {dead}" in error
     assert re.search(HOST, error)
     assert not out.exists()
 
@@ -53,7 +53,7 @@ def test_a_source_in_files_that_executors_do_not_share_is_refused(
 ) -> None:
     db = make_db(cluster.private / "db")
     error = feed(db, out).refusal(spark)
-    assert f"rangefeed 'simulated' uses the directory {db.directory}" in error
+    assert f"rangefeed 'simulated' uses directory {db.directory}" in error
     assert re.search(HOST, error)
 
 
@@ -63,7 +63,7 @@ def test_a_progress_store_in_a_file_that_executors_do_not_share_is_refused(
     running = feed(db, out, directory=cluster.private / "feed")
     error = running.refusal(spark)
     assert f"the progress store is the SQLite file {running.state}/progress.sqlite of the driver's machine" in error
-    assert re.search(r"executor \d+ on host 127\.0\.0\.[23] cannot use that; keep the progress in a database", error)
+    assert re.search(r"executor \d+ on host 127\.0\.0\.[23] cannot use; set --state to the URL of a database", error)
     assert not db.protected()
 
 
@@ -86,7 +86,7 @@ def test_an_executor_that_joins_later_is_refused_before_it_writes(
 
     def refused() -> bool:
         db.put("t", id=next(numbers), n=0)
-        return f"on host {late.host} does not see the one of the driver's host" in running.log()
+        return f"on host {late.host} cannot see; mount a shared file system" in running.log()
 
     def work() -> None:
         running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS)

@@ -110,17 +110,17 @@ def test_a_cursor_is_a_timestamp_or_what_the_source_understands() -> None:
     [
         (
             {"end_time": 1764361590},
-            "option 'end_time' is 1764361590: must be in nanoseconds since 1970, and is in seconds; write"
+            "option 'end_time' is 1764361590: must be in nanoseconds since 1970, but is in seconds; write"
             " 1764361590000000000",
         ),
-        ({"cursor": "1764361590000"}, "and is in milliseconds; write 1764361590000000000"),
+        ({"cursor": "1764361590000"}, "but is in milliseconds; write 1764361590000000000"),
         (
             {"cursor": "6.0000000000", "end_time": "6.0000000000"},
             r"'end_time' \(6\.0+\) must be later than 'cursor' \(6\.0+\)",
         ),
         ({"cursor": ""}, "option 'cursor' is '': must be a time"),
         ({"end_time": "tomorrow"}, "option 'end_time' is 'tomorrow': must be a time with a time zone such as 2026-"),
-        ({"end_time": 1769860800500000000.5}, "must be in quotes, as a number with a point loses digits"),
+        ({"end_time": 1769860800500000000.5}, "must be in quotes, because a number with a decimal point loses digits"),
         ({"max_step_rows": 0}, "'max_step_rows' must be at least 1"),
         ({"max_row_bytes": "0B"}, "'max_row_bytes' must be at least 1"),
         ({"max_row_bytes": "2GB"}, "'max_row_bytes' must be at most 1GB"),
@@ -128,7 +128,7 @@ def test_a_cursor_is_a_timestamp_or_what_the_source_understands() -> None:
         ({"max_retry_backoff": "500ms"}, r"'max_retry_backoff' \(500ms\) must not be less than 'retry_backoff' \(1s\)"),
         ({"envelope": "wraped"}, "option 'envelope' is 'wraped': must be one of wrapped, bare"),
         ({"initial_scan": "maybe"}, "must be one of yes, no, only"),
-        ({"updatd": True}, r"changefeed 'orders' does not know option 'updatd'; did you mean 'updated'\?"),
+        ({"updatd": True}, r"changefeed 'orders' has no option 'updatd'; did you mean 'updated'\?"),
     ],
 )
 def test_impossible_options_are_refused_in_a_sentence(values: dict[str, Any], complaint: str) -> None:

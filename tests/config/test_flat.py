@@ -56,7 +56,7 @@ def test_values_of_a_file_become_texts_that_mean_the_same() -> None:
         ({"table.t": "[]"}, "table.t", "must be a JSON object"),
         ({"table": "{}"}, "table", "write table.NAME"),
         ({"functions.": "x"}, "functions.", "write functions.NAME"),
-        ({"tables": '["a", 1]'}, "tables", "must be a list of texts"),
+        ({"tables": '["a", 1]'}, "tables", "must be a list of strings"),
         ({"options.": "x"}, "options.", "the name of the option is missing"),
         ({"resolved": "1s", "options.resolved": "2s"}, "options.resolved", "is set twice"),
         ({"pin": "${file:secrets/pin}"}, "pin", "is a relative path"),

@@ -80,7 +80,7 @@ def test_sources_of_two_kinds_are_refused_by_name() -> None:
 
 def test_a_position_is_no_cursor_of_several_sources() -> None:
     with pytest.raises(
-        OptionError, match="cursor '0/1' is a position of one source, and there are several; set a time"
+        OptionError, match="cursor '0/1' is a position of one source, but there are several; set a time"
     ):
         feed(A, B, cursor="0/1")
     assert feed(A, B, cursor="2026-01-31T12:00:00Z").options.after

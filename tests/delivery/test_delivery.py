@@ -273,7 +273,7 @@ class Wrong(PickySink):
         (Wrong(10), "lists row 10, but 10 rows were emitted since the last flush"),
         (Wrong("3"), "lists row 3, but 10 rows"),
         (Wrong(3, 4, 3), "lists row 3 twice"),
-        (Wrong(error=EncodeError("no")), "an EncodeError may leave emit() only"),
+        (Wrong(error=EncodeError("no")), "only emit() may raise an EncodeError"),
     ],
     ids=["below 0", "behind the last emitted", "not a number", "twice", "encode error"],
 )
@@ -285,7 +285,9 @@ def test_a_sink_that_breaks_the_contract_of_row_errors_is_named_with_the_clause(
 
 
 def test_a_sink_cannot_refuse_rows_when_it_has_none() -> None:
-    with pytest.raises(ContractError, match="RefusedRowsError is about rows since the last flush, and there was none"):
+    with pytest.raises(
+        ContractError, match="RefusedRowsError refuses rows emitted since the last flush, but there were none"
+    ):
         deliver(Wrong(error=RefusedRowsError("no")), Letters(), [])
 
 

@@ -70,11 +70,11 @@ def test_the_rows_of_each_topic_are_together_and_in_order(routing: Routing, aske
 @pytest.mark.parametrize(
     ("topic", "stage", "reason"),
     [
-        (None, "query", "its cdc_topic is null; of a deleted row, only the key and cdc_prev have values"),
+        (None, "query", "its cdc_topic is null; for a deleted row, only the key and cdc_prev have values"),
         (b"", "query", "its cdc_topic is empty"),
         (b"a\xff", "query", "its cdc_topic, b'a\\xff', is not valid UTF-8"),
         (b"\xed\xa0\x80", "query", "its cdc_topic, b'\\xed\\xa0\\x80', is not valid UTF-8"),
-        (b"a\x00", "query", "its cdc_topic, 'a\\x00', contains the character zero"),
+        (b"a\x00", "query", "its cdc_topic, 'a\\x00', contains a NUL character"),
         (b"t" * 1001, "query", "its cdc_topic has 1001 bytes; the maximum is 1000"),
         (b"no", "sink", REFUSED),
     ],

@@ -71,7 +71,10 @@ def test_a_scan_that_comes_too_late_ends_the_changefeed_with_an_error(database: 
         connection.execute("INSERT INTO items SELECT generate_series(1, 100)")
         end = clock(database)
         feed = resolved_feed(database, f"file://{tmp_path}/files", "items", options={"end_time": str(end)})
-        told = rf"^table public.items was scanned at \S+, which is later than end_time, {end}: what it held then can no"
+        told = (
+            rf"^table public.items was scanned at \S+, which is later than end_time, {end}: its contents "
+            rf"at that time can no"
+        )
         with closing(LocalEngine(feed, tmp_path)) as engine:
             engine.run()
             with pytest.raises(TerminalError, match=told):

@@ -141,7 +141,7 @@ def test_a_move_is_undone_with_the_position_that_the_event_keeps(
     move(tmp_path, "--to", event.details["from"], "--yes")
     assert "changes in between are delivered again" in capsys.readouterr().out
     move(tmp_path, "--to", event.details["from"])
-    assert f"is at {event.details['from']} already" in capsys.readouterr().out
+    assert f"is already at {event.details['from']}" in capsys.readouterr().out
     run(feed, database)
     assert keys(tmp_path) == [1, 11]
 
@@ -155,7 +155,7 @@ def test_what_is_refused_is_refused_before_anything(
     ahead = refused(tmp_path, capsys, "--to", "FFFF/0", "--yes")
     assert ahead.startswith("error: changefeed 'orders' cannot be moved: position FFFF/0 is after the end of the log")
     assert "later than the clock" in refused(tmp_path, capsys, "--to", "2200-01-01T00:00:00Z", "--yes")
-    assert "from which on replication slot" in refused(tmp_path, capsys, "--to", "0/1", "--yes")
+    assert "where the log that replication slot" in refused(tmp_path, capsys, "--to", "0/1", "--yes")
     for text in ("1.9999999999", "9" * 5000 + ".0000000000"):
         assert "is neither 'now', nor a time" in refused(tmp_path, capsys, "--to", text, "--yes")
     assert "name one of them" in refused(tmp_path, capsys, "--to", "now", "--source", "other", "--yes")

@@ -152,7 +152,7 @@ def test_a_row_without_a_topic_ends_the_changefeed_with_a_sentence(rig: Rig) -> 
     rig.topics[1] = None
     rig.db.put("t", id=1, n=1)
     rig.engine.run()
-    told = r"with key \{'id': 1\}, updated [\d.]+ was refused by the query \(stage query\): its cdc_topic is null; of"
+    told = r"with key \{'id': 1\}, updated [\d.]+ was refused by the query \(stage query\): its cdc_topic is null; for"
     with pytest.raises(BadRowError, match=told):
         rig.engine.until(rig.db.now)
 

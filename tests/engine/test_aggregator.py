@@ -93,7 +93,7 @@ def test_nothing_is_flushed_of_a_slice_whose_reader_died(
     assert not Journal(script.directory).of("rows")
     told = str(from_wire(str(raised.value)))
     assert ("the last of table" if kept == 3 else "died before its first row") in told
-    assert "killed it for its memory" in told
+    assert "killed it to free memory" in told
 
 
 def test_nothing_is_flushed_of_a_slice_whose_reader_failed(reader: SliceReader, sink: Sink, script: Script) -> None:

@@ -48,7 +48,7 @@ def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names(
     tables = ("public.orders", "eu.orders")
     shared = Changefeed(name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room")
     told = (
-        "^tables public.orders and eu.orders would share the topic 'orders'; set the option full_table_name, or put the"
+        "^tables public.orders and eu.orders would share the topic 'orders'; set option full_table_name, or put the"
         " tables into separate changefeeds$"
     )
     with pytest.raises(ConfigError, match=told):
@@ -69,9 +69,7 @@ def test_tables_whose_parts_make_one_topic_are_refused_with_what_helps(options: 
     plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
     tables = ('"a.b".c', 'a."b.c"')
     shared = Changefeed(name="f", source="paper://desk/shop", tables=tables, sink="shelf://room", options=options)
-    told = (
-        r'^tables "a\.b"\.c and a\.b\.c would share .*; set the option topic to a pattern such as \{schema\}-\{table\}'
-    )
+    told = r'^tables "a\.b"\.c and a\.b\.c would share .*; set option topic to a pattern such as \{schema\}-\{table\}'
     with pytest.raises(ConfigError, match=told):
         check_sink(resolve(shared, plugins), schemas)
     apart = Changefeed(
@@ -94,7 +92,7 @@ def test_tables_share_a_topic_where_its_pattern_has_no_placeholder(topic: str) -
     if topic != "{table}":
         check_sink(resolve(feed, plugins), schemas)
         return
-    with pytest.raises(ConfigError, match=r"share the topic 'orders'; write \{schema\} into the option topic, or put"):
+    with pytest.raises(ConfigError, match=r"share the topic 'orders'; add \{schema\} to option topic, or put"):
         check_sink(resolve(feed, plugins), schemas)
 
 

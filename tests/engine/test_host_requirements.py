@@ -68,7 +68,7 @@ def test_a_run_that_has_not_begun_leaves_the_probes_of_another_one(feed: Resolve
 def test_a_host_that_does_not_see_a_probe_is_refused_with_the_remedy(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     with host_requirements(feed, create=False) as requirements:
         pass
-    refused = rf"uses the directory {tmp_path}/db, and host .* does not see .*; mount a "
+    refused = rf"uses directory {tmp_path}/db of the driver's host, which host .* cannot see; mount a "
     with pytest.raises(ConfigError, match=refused) as found:
         requirements.require()
     assert found.value.repairable, "a host may join at any time"
@@ -103,13 +103,13 @@ def test_a_progress_store_in_a_file_is_only_for_the_machine_of_the_driver(
         with pytest.raises(ConfigError, match=rf"the SQLite file {tmp_path}/progress.sqlite of the driver's machine"):
             dataclasses.replace(requirements, store=elsewhere).require()
         (tmp_path / "progress.sqlite").unlink()
-        with pytest.raises(ConfigError, match=r"cannot use that; keep the progress in a database server, whose URL"):
+        with pytest.raises(ConfigError, match=r"cannot use; set --state to the URL of a database server"):
             requirements.require()
 
 
 def test_an_attempt_that_cannot_write_a_probe_is_repeated(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
-    failure = pytest.raises(RetryableError, match=r"no file can be written to the directory .*/out/.*: Not a directory")
+    failure = pytest.raises(RetryableError, match=r"cannot write to directory .*/out/.*: Not a directory")
     with failure, host_requirements(feed, create=True):
         pass
     assert not probes(tmp_path)
@@ -155,7 +155,7 @@ def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp
 
 def test_a_file_system_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     unanswered = Probe(owner="sink 'shelf'", directory=str(tmp_path), file=str(tmp_path / ("x" * 300)))
-    with pytest.raises(RetryableError, match=r"cannot see whether there is a file .*x: File name too long"):
+    with pytest.raises(RetryableError, match=r"cannot check whether file .*x exists: File name too long"):
         HostRequirements(probes=(unanswered,)).require()
 
 

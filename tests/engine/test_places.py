@@ -74,8 +74,8 @@ def test_a_place_that_is_another_one_ends_one_run(store: ProgressStore, feed: Re
     assert not failed.value.repairable
     assert str(failed.value) == (
         "room 'b' was deleted and created again since the changefeed delivered there, and what consumers need of it"
-        " is gone. Run the changefeed again to continue without it. To have all rows there again, ask for them before"
-        " that with `cdc rescan FILE NAME --all`"
+        " is gone. Run the changefeed again to continue without it. To emit all rows again, first run `cdc "
+        "rescan FILE NAME --all`"
     )
     compare_places(feed, store, TABLES)
     assert store.progress.places("orders") == {"room 'a'": "1", "room 'b'": "3", "room 'c'": "4"}

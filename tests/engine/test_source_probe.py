@@ -58,7 +58,7 @@ def test_a_long_step_of_a_source_that_answers_goes_on() -> None:
 def test_a_source_that_does_not_answer_ends_the_attempt() -> None:
     clock = Clock()
     probe = SourceProbe(failing(RetryableRangefeedError("timeout expired"), clock), clock=clock)
-    with pytest.raises(RetryableRangefeedError, match=r"no step was saved for 1 min 3\d s, .* timeout expired"):
+    with pytest.raises(RetryableRangefeedError, match=r"no step has been saved for 1 min 3\d s, .* timeout expired"):
         asked(probe, clock, until_s=1000)
 
 

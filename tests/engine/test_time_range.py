@@ -75,7 +75,10 @@ def test_nothing_is_resolved_before_the_cursor() -> None:
 def test_a_scan_after_the_end_does_not_show_the_table_at_the_end() -> None:
     rows = batch((7, 0), (7, 0), op=Op.SCAN)
     assert kept(rows, TimeRange(end=Timestamp(7))) == [0, 1]
-    told = r"^table public.counter was scanned at 7\.0+, which is later than end_time, 6\.0+: what it held then can no"
+    told = (
+        r"^table public.counter was scanned at 7\.0+, which is later than end_time, 6\.0+: its contents "
+        r"at that time can no"
+    )
     with pytest.raises(TerminalError, match=told):
         kept(rows, TimeRange(end=Timestamp(6)))
 

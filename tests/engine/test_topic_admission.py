@@ -197,7 +197,7 @@ def test_a_topic_too_many_ends_the_changefeed_before_the_sink_creates_it(
     admission: TopicAdmission, sink: RecordingSink, events: Events
 ) -> None:
     deliver(admission, sink, ["a", "b", "c"])
-    with pytest.raises(TerminalError, match="as many as max_topics allows; raise max_topics"):
+    with pytest.raises(TerminalError, match="the maximum that max_topics allows; raise max_topics"):
         deliver(admission, sink, ["d"])
     assert ("admit", "d") not in events
 

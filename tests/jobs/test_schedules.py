@@ -244,7 +244,7 @@ def test_a_paused_schedule_starts_nothing_until_it_is_resumed(store: ProgressSto
 def test_a_dropped_schedule_leaves_its_jobs(store: ProgressStore) -> None:
     schedules = create(store)
     [name] = schedules.tick()
-    with pytest.raises(ConfigError, match="schedule 'nightly' exists already"):
+    with pytest.raises(ConfigError, match="schedule 'nightly' already exists"):
         create(store)
     Changefeeds(store).drop_schedule("nightly")
     assert store.schedules.all() == []

@@ -84,5 +84,5 @@ def test_another_mask_is_refused(mask: Any, reason: str) -> None:
 
 def test_what_a_mask_is_not_for_is_said() -> None:
     assert "boolean; use 'redact'" in str(Mask.parse("hash").refusal(FLAG))
-    assert "truncate is for texts" in str(Mask.parse({"truncate": 1}).refusal(TYPES["int"][0]))
+    assert "'truncate' masks text only" in str(Mask.parse({"truncate": 1}).refusal(TYPES["int"][0]))
     assert Mask.parse("redact").refusal(FLAG) is None

@@ -87,15 +87,18 @@ def test_a_condition_is_for_deletes_only_on_the_key(where: str, passes: bool) ->
         ({"columns": {"exclude": ["emial"]}}, "has no column 'emial'; did you mean 'email'"),
         ({"columns": {"exclude": list(COLUMNS)}}, "no column would be left"),
         ({"where": "flga"}, "query, line 1, column"),
-        ({"where": "flag; SELECT 1"}, "there is more after the end"),
+        ({"where": "flag; SELECT 1"}, "text follows the end"),
         ({"where": "flag ORDER BY id"}, "a query cannot have ORDER"),
         ({"where": "id IN (SELECT 1)"}, "a query cannot have a sub-query"),
         ({"where": " "}, "'where' must be a condition"),
         ({"mask": {"emial": "hash"}}, "mask.emial: table public.users has no column 'emial'; did you mean 'email'"),
         ({"mask": {"email": "hsah"}}, "mask.email has no meaning"),
-        ({"mask": {"flag": "hash"}}, "mask.flag: hash is not for values of the type boolean"),
-        ({"mask": {"id": "redact"}}, "mask.id: redact would give different rows one key"),
-        ({"mask": {"id": "redact"}, "columns": {"exclude": ["id"]}}, "mask.id: redact would give different rows one"),
+        ({"mask": {"flag": "hash"}}, "mask.flag: 'hash' cannot mask values of the type boolean"),
+        ({"mask": {"id": "redact"}}, "mask.id: redact would give different rows the same key"),
+        (
+            {"mask": {"id": "redact"}, "columns": {"exclude": ["id"]}},
+            "mask.id: redact would give different rows the same",
+        ),
         ({"mask": {"email": "hash"}, "columns": {"exclude": ["email"]}}, "mask.email: the column is not delivered"),
         ({"mask": {"email": "hash"}, "columns": {"include": ["id"]}}, "mask.email: the column is not delivered"),
     ],
@@ -129,7 +132,7 @@ def test_a_section_is_that_of_one_watched_table() -> None:
     with pytest.raises(ConfigError, match=r"table users has a section, but is not watched.* public\.user"):
         queries.require_tables([table("user")])
     twice = TableName("db", "else", "users")
-    with pytest.raises(ConfigError, match=r"could be that of else\.users and public\.users"):
+    with pytest.raises(ConfigError, match=r"could belong to else\.users and public\.users"):
         queries.require_tables([table(), TableSchema(name=twice, version=1, columns=(), primary_key=())])
     with pytest.raises(ConfigError, match="has two sections"):
         TableQueries.of(None, {"users": {"where": "flag"}, "public.users": {"where": "flag"}}).bind(table())
@@ -190,7 +193,7 @@ def test_a_key_column_that_is_not_delivered_is_masked_in_the_key(columns: Any) -
 
 
 def test_no_advice_leaves_a_key_in_plain_sight() -> None:
-    with pytest.raises(OptionError, match=r"hash is not for .* boolean; every message shows the key") as told:
+    with pytest.raises(OptionError, match=r"'hash' cannot mask .* boolean; every message shows the key") as told:
         bound({"mask": {"flag": "hash"}}, table(key=("flag",)))
     assert "redact" not in str(told.value)
     assert "exclude" not in str(told.value)
@@ -209,7 +212,7 @@ def feed(
 
 
 def test_a_hash_needs_a_key_and_a_key_needs_a_hash() -> None:
-    with pytest.raises(OptionError, match=r"table public\.users: a mask hashes values, which needs a key"):
+    with pytest.raises(OptionError, match=r"table public\.users: mask 'hash' needs a key"):
         feed()
     with pytest.raises(OptionError, match="option 'mask_key' has no effect"):
         feed({"items": {"where": "id > 1"}}, mask_key=KEY)

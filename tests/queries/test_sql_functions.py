@@ -85,9 +85,9 @@ REFUSED = {
     "(cdc_prev) -> 1": (2, "cdc_prev is the row before the change"),
     "(x) -> y": (8, "'y' is not a parameter of the function; known: x"),
     "(amount) -> amuont + 1": (13, "'amuont' is not a parameter of the function; did you mean 'amount'?"),
-    "(x) -> cdc_prev.a": (8, "a function knows the row before the change by its parameters only"),
+    "(x) -> cdc_prev.a": (8, "a function sees the row before the change only through its parameters"),
     "(x) -> x AS y": (8, "an expression in a function has no name"),
-    "(x) -> x; x": (9, "there is more after the end of the expression"),
+    "(x) -> x; x": (9, "text follows the end of the expression"),
     "(x) -> (x": (8, "'(' is not closed"),
     "(x) -> 'x": (8, "a quotation mark is not closed"),
     "(x) -> x FROM t": (8, "this is not an expression of Spark SQL"),
@@ -96,8 +96,8 @@ REFUSED = {
     "(x) -> x + rand()": (12, "a query cannot call rand: it gives another value each time"),
     "(x) -> now()": (8, "a query cannot call now: it reads the clock"),
     "(x) -> DATE 'today'": (8, "'today' reads the clock"),
-    "(x) -> f(x)": (8, "f calls f, without an end"),
-    "(x) -> g(h(x))": (8, "f calls g, which calls f, without an end"),
+    "(x) -> f(x)": (8, "f calls f, in an endless recursion"),
+    "(x) -> g(h(x))": (8, "f calls g, which calls f, in an endless recursion"),
     "(x) -> h(x, x)": (8, "h takes 1 argument, but got 2"),
 }
 

@@ -59,9 +59,9 @@ REFUSED = {
     "SELECT lower(a) || upper(b) FROM t": (8, "give this expression a name: lower(a) || upper(b) AS name"),
     "SELECT a AS (b, c) FROM t": (8, "an expression has one name"),
     "SELECT DISTINCT a FROM t": (8, "a query cannot have DISTINCT"),
-    "SELECT a FROM t, u": (16, "a query has one table"),
-    "SELECT a FROM t JOIN u ON t.a = u.a": (17, "a query has one table"),
-    "SELECT a FROM t LEFT JOIN u ON t.a = u.a": (17, "a query has one table"),
+    "SELECT a FROM t, u": (16, "a query reads one table"),
+    "SELECT a FROM t JOIN u ON t.a = u.a": (17, "a query reads one table"),
+    "SELECT a FROM t LEFT JOIN u ON t.a = u.a": (17, "a query reads one table"),
     "SELECT a FROM (SELECT a FROM t)": (15, "a query cannot have a sub-query"),
     "SELECT a FROM t WHERE a IN (SELECT b FROM u)": (29, "a query cannot have a sub-query"),
     "SELECT a FROM t GROUP BY a": (17, "a query cannot have GROUP BY"),
@@ -69,7 +69,7 @@ REFUSED = {
     "SELECT a FROM t WHERE a > 1 ORDER BY a": (29, "a query cannot have ORDER BY"),
     "SELECT a FROM t LIMIT 3": (17, "a query cannot have LIMIT"),
     "SELECT a FROM t UNION SELECT b FROM t": (17, "a query cannot have UNION"),
-    "SELECT a FROM t; SELECT b FROM t": (16, "there is more after the end of the query"),
+    "SELECT a FROM t; SELECT b FROM t": (16, "text follows the end of the query"),
     "SELECT max(a) AS m FROM t": (8, "a query cannot call max: it takes many rows"),
     "SELECT count(*) AS n FROM t": (8, "a query cannot call count"),
     "SELECT row_number() OVER () AS n FROM t": (21, "a query cannot have a window function"),
@@ -99,7 +99,7 @@ REFUSED = {
     "SELECT a FROM t WHERE a IN (VALUES 1)": (23, "a query cannot have a sub-query"),
     "SELECT cdc_prev.a FROM t cdc_prev": (26, "cdc_prev is the row before the change"),
     "SELECT a FROM cdc_prev": (15, "cdc_prev is the row before the change"),
-    "SELECT ? AS a FROM t": (8, "a query has no parameters"),
+    "SELECT ? AS a FROM t": (8, "a query cannot have parameters"),
 }
 
 

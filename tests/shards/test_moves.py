@@ -68,7 +68,7 @@ def test_one_of_them_is_moved_alone(feed: ShardedRangefeed, saved: Token) -> Non
 
 
 def test_a_position_of_one_is_not_taken_for_all(feed: ShardedRangefeed, saved: Token) -> None:
-    with pytest.raises(ConfigError, match="a position belongs to one of the sources; name that one"):
+    with pytest.raises(ConfigError, match="a position belongs to a single source; name that source"):
         feed.move(saved, "16/B374D848")
 
 

@@ -68,7 +68,11 @@ def test_tables_are_called_as_those_of_the_first_source() -> None:
 
 def test_one_database_cannot_have_the_names_of_two() -> None:
     first = [schema("a", "t"), schema("b", "u")]
-    with pytest.raises(ConfigError, match=r"table public\.u is in database x, whose tables are in a and b"):
+    with pytest.raises(
+        ConfigError,
+        match=r"table public\.u is in database x, but the first source has the "
+        r"tables of that database in both a and b",
+    ):
         common_databases(first, [schema("x", "t"), schema("x", "u")], {})
 
 
@@ -78,10 +82,10 @@ def test_differences_name_the_sources_the_table_and_the_column() -> None:
     assert differences(SHARDS, [same, [nullable], [schema("e")]]) == []
     found = differences(SHARDS, [same, [], [schema("d", column="text")]])
     assert found == [
-        "source x://b/d has no table public.t, and x://a/d has",
-        "table public.t has column note of type text at source x://a/d, and no column note at x://c/d",
-        "table public.t has no column text at source x://a/d, and column text of type text at x://c/d",
-        "table public.t has the key note at source x://a/d, and the key text at x://c/d",
+        "source x://b/d has no table public.t, but x://a/d has",
+        "table public.t has column note of type text at source x://a/d, but no column note at x://c/d",
+        "table public.t has no column text at source x://a/d, but column text of type text at x://c/d",
+        "table public.t has the key note at source x://a/d, but the key text at x://c/d",
     ]
 
 

@@ -77,7 +77,7 @@ def rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_master_that_runs_drivers_for_everybody_is_named(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_open_masters({"master": "spark://127.0.0.3:7077,127.0.0.1:7078,127.0.0.2:7079"})
     [said] = caplog.messages
-    assert said.startswith("the master spark://127.0.0.1:7078 runs drivers for everybody at port ")
+    assert said.startswith("the master spark://127.0.0.1:7078 accepts drivers from anyone at port ")
     assert said.endswith("; set spark.master.rest.enabled to false in its properties")
     warn_of_open_masters({"master": "local[2]"})
     warn_of_open_masters({})

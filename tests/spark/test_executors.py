@@ -18,12 +18,17 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
 @pytest.mark.parametrize(
     ("master", "settings", "said"),
     [
-        ("yarn", {}, "the master yarn offered none; its own tools say why"),
-        ("spark://a:7077", {}, "the master spark://a:7077 offered none; its web page and its log show what it has"),
+        ("yarn", {}, "the master yarn offered none; see its own tools for the reason"),
+        (
+            "spark://a:7077",
+            {},
+            "the master spark://a:7077 offered none; see its web page and its log for its resources",
+        ),
         (
             "spark://a:7077",
             PINNED,
-            "show what it has. Change execution_locality, or start a worker there with the settings of"
+            "see its web page and its log for its resources. Change execution_locality, or start a worker "
+            "there with the settings of"
             " `cdc worker-resources`",
         ),
         (

@@ -65,9 +65,13 @@ def test_each_master_has_its_own_way(master: str, tiers: str, settings: Mapping[
 @pytest.mark.parametrize("spark", [{}, {"master": "local[2]"}, {"master": "local-cluster[2,1,1024]"}])
 def test_a_local_master_runs_where_this_process_is(spark: Mapping[str, str]) -> None:
     assert pinned(spark, TIERS, here=HERE) == spark
-    with pytest.raises(ConfigError, match=rf"{TIERS} does not match this process, which has no locality; run it where"):
+    with pytest.raises(
+        ConfigError, match=rf"{TIERS} does not match this process, which has no locality; run " rf"the changefeed on"
+    ):
         pinned(spark, TIERS, here=NOWHERE)
-    with pytest.raises(ConfigError, match=rf"{TIERS} does not match .* whose locality is {ELSEWHERE}; run it where"):
+    with pytest.raises(
+        ConfigError, match=rf"{TIERS} does not match .* whose locality is {ELSEWHERE}; run " rf"the changefeed on"
+    ):
         pinned(spark, TIERS, here=ELSEWHERE)
 
 
@@ -128,6 +132,6 @@ def test_changefeeds_of_a_session_have_its_execution_locality(tmp_path: Path) ->
         assert "spark.executor.resource.cdc_cloud_aws.amount" in runner.add(feed).feed.spark
     with (
         Runner(tmp_path, spark=spark) as runner,
-        pytest.raises(ConfigError, match=r"or another execution_locality; run"),
+        pytest.raises(ConfigError, match=r"or another execution_locality, than the session of this process has; run"),
     ):
         runner.add(feed)

@@ -61,7 +61,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT id::varchar AS x FROM orders", "id::varchar: Spark has no type varchar; write string"),
         ("SELECT tags[0] AS x FROM orders", 'tags[0]: Can\'t extract a value from "tags". Need a complex type'),
         ("SELECT size(tags) AS x FROM orders", "size(tags): Cannot resolve"),
-        ("SELECT doc.a AS x FROM orders", "column doc is a text of JSON in expressions; write get_json_object(doc, "),
+        ("SELECT doc.a AS x FROM orders", "column doc is JSON text in expressions; write get_json_object(doc, "),
         ("SELECT doc->'x' AS x FROM orders", "doc->'x': Syntax error at or near '->'. For a member of JSON, write"),
         ("SELECT at AT TIME ZONE 'Asia/Tokyo' AS x FROM orders", "at AT TIME ZONE 'Asia/Tokyo': Syntax error at or n"),
         ("SELECT id FROM orders WHERE price > 'abc'", "price > 'abc' fails for every row: The value 'abc' of the type"),
@@ -168,7 +168,7 @@ def test_a_plan_crosses_a_process_border(session: SparkSession) -> None:
 
 
 def test_a_topic_that_is_no_text_is_refused_and_one_that_fails_makes_a_bad_row(session: SparkSession) -> None:
-    with pytest.raises(OptionError, match="cdc_topic must be text, and id has the type integer; cast it to STRING"):
+    with pytest.raises(OptionError, match="cdc_topic must be text, but id has the type integer; cast it to STRING"):
         plan(session, "SELECT id, id AS cdc_topic FROM orders")
     failing = 'SELECT id, CAST(CAST("Name" AS INT) AS STRING) AS cdc_topic FROM orders'
     good, bad = answers(session, plan(session, failing), rows([{"Name": "5"}, {"Name": "x"}]))

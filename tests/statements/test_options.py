@@ -51,7 +51,7 @@ def test_what_an_option_means_is_an_option_of_ours_and_what_is_refused_is_none()
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS if each.ours is None], ids=lambda each: each.name)
 def test_an_option_without_a_counterpart_is_refused_with_the_reason(option: CockroachOption) -> None:
-    with pytest.raises(ValueError, match=f"there is no option '{option.name}' here, as ") as raised:
+    with pytest.raises(ValueError, match=f"there is no option '{option.name}' here, because ") as raised:
         translated(option.name.upper(), None, now=NOW)
     assert option.note in str(raised.value)
     assert str(raised.value).endswith("; remove it")
@@ -93,7 +93,7 @@ def test_an_option_means_this(name: str, value: str | None, ours: tuple[str, str
         ("cursor", "", "option 'cursor' needs a value"),
         ("cursor", "-soon", "must be a duration such as 500ms, 10s or 1h30m"),
         ("no_initial_scan", "yes", "option 'no_initial_scan' has no value; write initial_scan = 'no'"),
-        ("sink", "kafka://h:9092", "option 'sink' is for ALTER CHANGEFEED; name the sink with INTO"),
+        ("sink", "kafka://h:9092", "option 'sink' is only for ALTER CHANGEFEED; here, name the sink with INTO"),
     ],
 )
 def test_a_value_that_an_option_cannot_have_is_refused(name: str, value: str | None, reason: str) -> None:

@@ -164,7 +164,7 @@ REFUSED = {
     "ALTER CHANGEFEED a": (1, 19, "what to alter is missing"),
     "ALTER CHANGEFEED a RENAME b": (1, 20, "this is not a clause of ALTER CHANGEFEED"),
     "ALTER CHANGEFEED a ADD t WITH initial_scan = only": (1, 31, "write WITH initial_scan = 'yes' or 'no'"),
-    "ALTER CHANGEFEED a ADD t WITH diff": (1, 31, "added tables have one option"),
+    "ALTER CHANGEFEED a ADD t WITH diff": (1, 31, "added tables take only one option"),
     "ALTER CHANGEFEED a ADD t WITH initial_scan = 'yes' ADD t": (1, 52, "table t is named twice"),
     "ALTER CHANGEFEED a ADD t DROP u, t": (1, 26, "table t is named twice"),
     "ALTER CHANGEFEED a ADD t, t": (1, 20, "table t is named twice"),

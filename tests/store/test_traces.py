@@ -106,7 +106,7 @@ def test_the_store_gives_back_the_change_that_it_was_given(store: ProgressStore)
 
 def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressStore) -> None:
     numbers = [asked(store) for _ in range(MAX_TRACES)]
-    with pytest.raises(ConfigError, match="wait until one of them is over"):
+    with pytest.raises(ConfigError, match="wait until one ends"):
         asked(store)
     assert "[1]" not in repr(store.events.read("feed", kinds=["trace_requested"]))
     dropped(store, "feed")

@@ -50,9 +50,9 @@ def access(address: str, **options: Any) -> Access:
 @pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "cdc.example:1", "[fe80::1]:1"])
 def test_others_are_let_in_only_with_tokens_and_tls(address: str, tmp_path: Path, certificates: Certificates) -> None:
     tokens = {"tokens": str(write_tokens(tmp_path / "tokens"))}
-    with pytest.raises(ConfigError, match="without proving who they are; add --tokens FILE with tokens that"):
+    with pytest.raises(ConfigError, match="without authentication; add --tokens FILE with tokens that"):
         access(address)
-    with pytest.raises(ConfigError, match="without proving who they are"):
+    with pytest.raises(ConfigError, match="without authentication"):
         access(address, trusted_network=True, **tls_options(certificates))
     with pytest.raises(ConfigError, match="tokens would travel unencrypted; add --tls-cert FILE and --tls-key FILE"):
         access(address, **tokens)

@@ -23,8 +23,8 @@ HASH = token_hash(SECRET)
         ("ann admin", "line 6: this is not NAME ROLE sha256:HASH"),
         (f"ann anyone {HASH}", "line 6: 'anyone' is not a role"),
         (f"ann veiw {HASH}", "line 6: 'veiw' is not a role; did you mean 'view'?"),
-        (f"boss admin {HASH}", "line 6: 'boss' is there twice; give each token a name of its own"),
-        (f"a/b admin {HASH}", "line 6: this is not a name; use 1 to 64 of the characters"),
+        (f"boss admin {HASH}", "line 6: 'boss' appears twice; give each token its own name"),
+        (f"a/b admin {HASH}", "line 6: this is not a valid name; use 1 to 64 of the characters"),
     ],
 )
 def test_a_line_that_is_wrong_is_named_and_not_quoted(tmp_path: Path, line: str, why: str) -> None:

@@ -321,7 +321,7 @@ def test_another_version_of_http(web: Web) -> None:
 
 def test_two_tokens(web: Web) -> None:
     two = [("Authorization", f"Bearer {ADMIN}"), ("Authorization", f"Bearer {VIEW}")]
-    refused(web.ask(headers=two), 400, "the header authorization is there more than once")
+    refused(web.ask(headers=two), 400, "the header authorization appears more than once")
 
 
 # The path

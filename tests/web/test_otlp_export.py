@@ -256,7 +256,7 @@ def test_samples_that_cannot_be_collected_end_nothing(
         ("OTEL_METRIC_EXPORT_INTERVAL", "nan", "OTEL_METRIC_EXPORT_INTERVAL=nan: write milliseconds"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "has no scheme; write a URL such as http://localhost:4318"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: choose http/protobuf or"),
-        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "let a collector make deltas of them"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "let a collector convert them to deltas"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "does not accept a variable OTEL_.*: Unsupported compression"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret", "does not accept a variable OTEL_.*: Header format invalid"),
     ],

@@ -90,7 +90,7 @@ def test_a_preview_ends_with_its_process_and_its_process_with_the_client(counted
             process.kill()
         answer = client.getresponse()
         assert answer.status == 409
-        assert "its process ended too early" in json.load(answer)["message"]
+        assert "its process ended early" in json.load(answer)["message"]
     with asking(counted, script):
         assert children()
     eventually("the end of the process", lambda: not children(), limit_s=120)
@@ -114,7 +114,7 @@ def test_a_preview_has_a_limit_in_time_and_in_size(
     with monkeypatch.context() as cut:
         exchange = previewing._exchange
         cut.setattr(previewing, "_exchange", lambda *args, **more: exchange(*args, **more)[:-9])
-        assert "its process ended too early" in counted.message("GET", PREVIEW, status=409)
+        assert "its process ended early" in counted.message("GET", PREVIEW, status=409)
     monkeypatch.setattr(previewing, "MAX_BYTES", 10)
     assert "ask for fewer rows" in counted.message("GET", PREVIEW, status=409)
     monkeypatch.setattr(previewing, "_LIMIT_S", 0.01)

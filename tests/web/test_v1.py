@@ -168,10 +168,10 @@ def test_a_trace_that_cannot_be_made_is_refused_with_the_reason(rest: Rest, one:
         ({"rows": True}, "from 1 to 100"),
         ({"timeout": "soon"}, "must be a duration"),
         ({"timeout": "2h"}, "at most 1h"),
-        ({"timeout": 60}, "must be a text"),
+        ({"timeout": 60}, "must be a string"),
     ):
         assert reason in rest.message("POST", TRACES, status=400, json=asked), asked
     assert rest.get(TRACES) == []
     for _ in range(10):
         rest.ask("POST", TRACES, status=201)
-    assert "wait until one of them is over, or end one" in rest.message("POST", TRACES, status=409)
+    assert "wait until one ends, or end one" in rest.message("POST", TRACES, status=409)

@@ -114,8 +114,8 @@ class Access:
         self.address, self.settings = address, settings
         if not address.is_loopback and settings.tokens is None:
             raise ConfigError(
-                f"--listen {address}: other hosts can connect there without proving who they are; add --tokens"
-                " FILE with tokens that `cdc token` makes, or listen at 127.0.0.1"
+                f"--listen {address}: other hosts can connect there without authentication; add --tokens "
+                f"FILE with tokens that `cdc token` creates, or listen at 127.0.0.1"
             )
         if not address.is_loopback and settings.tls_cert is None and not settings.trusted_network:
             raise ConfigError(
@@ -138,12 +138,12 @@ class Access:
             return
         if request.state.user is None:
             if not request.state.callers_are_known:
-                raise Refusal(503, "the file of tokens cannot be read; the server's log says why")
+                raise Refusal(503, "the token file cannot be read; the server's log says why")
             what = "unknown token or certificate" if request.state.wrong_proof else "a token is missing"
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(
             403,
-            f"'{request.state.user}' has the role {role.name.lower()}, and this requires the role"
+            f"'{request.state.user}' has the role {role.name.lower()}, but this requires the role"
             f" {endpoint.role.name.lower()}",
         )
 

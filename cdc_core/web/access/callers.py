@@ -68,11 +68,11 @@ def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Caller]:
             raise ConfigError(f"{where}: this is not NAME ROLE sha256:HASH; write it with `cdc token`")
         name, role, proof = words[0], words[1], words[2].strip()
         if not is_caller_name(name):
-            raise ConfigError(f"{where}: this is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")
+            raise ConfigError(f"{where}: this is not a valid name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")
         if role not in ROLES:
             raise ConfigError(f"{where}: '{role}' is not a role{did_you_mean(role, ROLES)}")
         if name in names:
-            raise ConfigError(f"{where}: '{name}' is there twice; give each token a name of its own")
+            raise ConfigError(f"{where}: '{name}' appears twice; give each token its own name")
         names.add(name)
         yield Caller(name=name, role=ROLES[role], proof=proof)
 

@@ -185,7 +185,7 @@ def _require_sound(scope: Scope, headers: Headers) -> None:
     """Return when no two programs can read the request differently. Raises: Refusal."""
     for name in _ONCE:
         if len(headers.getlist(name)) > 1:
-            raise Refusal(400, f"the header {name} is there more than once")
+            raise Refusal(400, f"the header {name} appears more than once")
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(400, "the request has both Content-Length and Transfer-Encoding")
     if scope["http_version"] not in ("1.0", "1.1"):

@@ -21,7 +21,7 @@ class AccessSettings:
     tls_cert: str | None = option(None, doc="Certificate of the server, with its chain, as a PEM file.")
     tls_key: str | None = option(None, doc="Private key of the certificate, unencrypted, as a PEM file.")
     tls_client_ca: str | None = option(
-        None, doc="Authorities, as a PEM file, whose client certificates are accepted in place of a token."
+        None, doc="Authorities, as a PEM file; client certificates that they issued are accepted instead of a token."
     )
     public_url: tuple[str, ...] = option(
         (),
@@ -36,7 +36,7 @@ class AccessSettings:
     )
     allowed_paths: tuple[str, ...] = option(
         (),
-        doc="Directories, separated by commas, whose files definitions in requests may refer to by `${file:PATH}`."
+        doc="Directories, separated by commas, in which `${file:PATH}` in the definition of a request may name files."
         " Default: none.",
     )
     max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Size of the largest body of a request.")

@@ -92,7 +92,7 @@ def _no_password() -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return (error.reason or "no PEM is in it").lower().replace("_", " ")
+        return (error.reason or "it contains no PEM").lower().replace("_", " ")
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

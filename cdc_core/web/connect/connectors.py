@@ -39,7 +39,7 @@ from cdc_core.web.validation import config_of_json, validate
 
 ENDPOINTS = Endpoints()
 _CHECK = flag_parameter(
-    "check", "With `false`, the definition is not checked with the source and the sink. Not in Kafka Connect."
+    "check", "With `false`, the definition is not checked against the source and the sink. Not in Kafka Connect."
 )
 _EXPAND = Parameter(
     "expand",
@@ -88,7 +88,7 @@ def create(request: Request) -> Response:
         raise Refusal(400, "the field 'config' must hold the configuration, as an object")
     name = value.get("name")
     if isinstance(name, dict | list):
-        raise Refusal(400, "the field 'name' must be a text")
+        raise Refusal(400, "the field 'name' must be a string")
     name = "" if name is None else str(name).strip()
     initial = value.get("initial_state")
     if initial is not None and str(initial).upper() not in _INITIAL:

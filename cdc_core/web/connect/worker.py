@@ -55,7 +55,7 @@ def root(request: Request) -> Response:
     "GET /health",
     Role.VIEW,
     Answer(ref("Health"), "It can."),
-    Answer(ref("Health"), "It cannot: the store is out of reach.", status=500),
+    Answer(ref("Health"), "The store cannot be reached.", status=500),
 )
 def health(request: Request) -> Response:
     """Whether the server can do its work.
@@ -103,7 +103,7 @@ def set_logger(request: Request) -> Response:
     """Set the level of a logger of this process, and of those below it."""
     name, value = request.path_params["logger"], json_object(request)
     if request.query_params.get("scope", "worker").lower() == "cluster":
-        raise Refusal(400, "levels of all nodes at once cannot be set; set those of each server, with scope=worker")
+        raise Refusal(400, "the levels of all nodes cannot be set at once; set them on each server, with scope=worker")
     level = value.get("level")
     if level is None:
         raise Refusal(400, "Desired 'level' parameter was not specified in request.")

@@ -151,7 +151,7 @@ def alter(request: Request) -> Response:
     changed = {key: text for key, text in values.items() if text != shown.get(key, "")}
     found, status = validated(deployment, {**written, **changed}), 400
     if seen not in ("", _digest(definition)):
-        found.add("name", f"job '{name}' was changed in the meantime; look at it again, and repeat the request")
+        found.add("name", f"job '{name}' was changed in the meantime; review it, then repeat the request")
         return _alter_form(request, definition, values, found, status=409)
     if not found.problems:
         try:

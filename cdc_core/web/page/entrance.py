@@ -72,7 +72,7 @@ def sign_in(request: Request) -> Response:
     if access.callers is None:
         return redirect(wanted)
     if not access.callers.are_known:
-        error = "The file of tokens cannot be read; the server's log says why."
+        error = "The token file cannot be read; the server's log says why."
         return page(request, "login.html", status=503, next=wanted, error=error)
     if access.callers.by_token(token) is None:
         return page(request, "login.html", status=401, next=wanted, error="Unknown token.")

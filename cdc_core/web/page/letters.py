@@ -34,7 +34,7 @@ def show_letter(request: Request) -> Response:
     except CdcError as error:
         problem = deployment.masked(str(error))
     if not (row or problem):
-        problem = "The row is not at the dead letters' sink anymore."
+        problem = "The row is no longer at the dead letters' sink."
     is_job = deployment.changefeeds.find_job(name) is not None
     return page(request, "letter.html", name=name, letter=letter, row=row, problem=problem, is_job=is_job)
 

@@ -82,7 +82,7 @@ def cancel(request: Request) -> Response:
     changefeeds, name = deployment_of(request).changefeeds, job_of(request, "cancel")
     reason = json_object(request, empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
-        raise Refusal(400, "'reason' must be a text")
+        raise Refusal(400, "'reason' must be a string")
     changefeeds.cancel(name, reason or asked_by(request, "an end"))
     return JSONResponse(changefeeds.report(name).to_json(), status_code=202)
 
@@ -244,7 +244,7 @@ def begin_trace(request: Request) -> Response:
     if not isinstance(table, str | None) or table == "":
         raise Refusal(400, "'table' must be the name of a table")
     if not isinstance(timeout, str):
-        raise Refusal(400, "'timeout' must be a text such as '2m'")
+        raise Refusal(400, "'timeout' must be a string such as '2m'")
     key = None if asked.get("key") is None else _key_text(request.state.body)
     changefeeds, rows = deployment_of(request).changefeeds, asked.get("rows", ROWS)
     return _json(_text(changefeeds.ask_trace(name, table=table, key=key, rows=rows, timeout=timeout)), status=201)
@@ -262,7 +262,7 @@ def _key_text(body: bytes) -> str:
     try:
         return written_key(json.loads(body, parse_float=key_number)["key"])
     except ValueError as error:
-        reason = "'key' must be a list of the values of a key as messages show them, such as [42] or [\"eu\", 7]"
+        reason = "'key' must be a list of key values as messages show them, such as [42] or [\"eu\", 7]"
         raise Refusal(400, reason) from error
 
 

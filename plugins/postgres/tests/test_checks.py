@@ -161,7 +161,7 @@ def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptur
         assert caplog.messages == []
         check(server.uri(), "t", initial_scan=False)
         (note,) = caplog.messages
-        assert note.startswith("the server has no free replication slot beside those that the changefeed must have")
+        assert note.startswith("the server has no free replication slot besides those that the changefeed needs")
         assert note.endswith("Run ALTER SYSTEM SET max_replication_slots = 11; and restart the server")
     settings["max_replication_slots"] = "5"
     with CopiedPostgres(settings=settings) as server:
@@ -208,8 +208,8 @@ def test_all_missing_privileges_are_named_at_once_with_statements_that_grant_no_
         both = f'{shown}, "Weak ""shop".whole'
         assert lacks == (
             f'role clerk may not use replication, nor use schema Weak "shop, parts, nor read table {both}, nor bypass'
-            f" the row-level security of table {shown}, which would hide rows, nor publish table {both}, as only an"
-            " owner may"
+            f" the row-level security of table {shown}, which would hide rows, nor publish table {both}, "
+            f"which only an owner may do"
         )
         setting, _, statements = advice.partition(", and run ")
         assert setting == "Let an owner publish the tables: set publication_name = 'cdc_orders'"
@@ -261,9 +261,9 @@ def test_an_object_that_is_not_an_ordinary_table(database: str, sql: Sql) -> Non
     sql.execute("CREATE MATERIALIZED VIEW m AS SELECT * FROM t")
     sql.execute("CREATE SEQUENCE s")
     sql.execute("CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
-    assert refusal(database, "v") == "public.v is a view, and only tables have changes. List tables only"
-    assert refusal(database, "m") == "public.m is a materialized view, and only tables have changes. List tables only"
-    assert refusal(database, "s") == "public.s is a sequence, and only tables have changes. List tables only"
+    assert refusal(database, "v") == "public.v is a view, but only tables have changes. List tables only"
+    assert refusal(database, "m") == "public.m is a materialized view, but only tables have changes. List tables only"
+    assert refusal(database, "s") == "public.s is a sequence, but only tables have changes. List tables only"
     assert refusal(database, "u") == (
         'table public.u is unlogged, so its changes are not in the log. Run ALTER TABLE "public"."u" SET LOGGED;'
     )
@@ -319,7 +319,8 @@ def test_a_generated_key_column_is_refused_where_it_is_not_in_the_log(
     with psycopg.connect(uri, autocommit=True) as sql:
         sql.execute("CREATE TABLE k (n int NOT NULL, id int GENERATED ALWAYS AS (n * 2) STORED PRIMARY KEY)")
         assert refusal(uri, "k") == (
-            "table public.k has the generated column id in its key, which is not in the log. Use another key: run "
+            "table public.k has the generated column id in its key, but that column is not in the log. Use "
+            "another key: run "
             'ALTER TABLE "public"."k" REPLICA IDENTITY USING INDEX …;'
         )
         sql.execute("DROP TABLE k")

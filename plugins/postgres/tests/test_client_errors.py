@@ -123,7 +123,7 @@ def test_a_connection_that_is_refused_is_told_from_one_that_fails(text: str, rep
 @pytest.mark.parametrize("text", ["out of memory", "string buffer exceeds maximum allowed length (1073741823 bytes)"])
 def test_a_row_that_the_server_cannot_send_is_terminal(text: str) -> None:
     detail = "Cannot enlarge string buffer containing 600000037 bytes by 600000000 more bytes."
-    expected = "A row takes more than the 1 GB that PostgreSQL can send. Make the row smaller"
+    expected = "A row exceeds the 1 GB that PostgreSQL can send. Make the row smaller"
     with pytest.raises(TerminalRangefeedError, match=expected), translated("scanning tables", mask):
         raise psycopg.errors.ProgramLimitExceeded(f"ERROR:  {text}\nDETAIL:  {detail}")
 

@@ -119,9 +119,10 @@ def test_a_time_is_accepted_when_the_slot_has_a_transaction_that_is_not_later(da
     )
     with at_cursor(database, before) as feed:
         assert refusal(feed) == (
-            f"cursor {before} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction that"
-            " replication slot s has, so changes before it may be missing. Set that time or a later one, or cursor ="
-            f' "{oldest}", the position of the slot, to begin with all that it has'
+            f"cursor {before} is earlier than {first} ({first.to_datetime().isoformat()}), the first "
+            f"transaction of replication slot s, so changes before it may "
+            f"be missing. Set that time or a later one, or cursor ="
+            f' "{oldest}", the position of the slot, to start with all its changes'
         )
     with at_cursor(database, first) as feed:
         feed.start()
@@ -131,7 +132,7 @@ def test_a_slot_without_a_transaction_does_not_tell_how_far_back_it_reaches(data
     oldest = make_slot(sql)
     with at_cursor(database, clock(database)) as feed:
         text = refusal(feed)
-        assert "replication slot s has no transaction yet that shows how far back in time it reaches" in text
+        assert "replication slot s has no transaction yet, so it is unknown how far back in time it reaches" in text
         assert f'Set cursor = "{oldest}", the position of the slot' in text
 
 
@@ -141,7 +142,7 @@ def test_a_publication_that_is_newer_than_the_slot_is_refused(database: str, sql
     sql.execute("CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)")
     for cursor in (clock(database), value(sql, NEWEST)):
         with at_cursor(database, cursor) as feed:
-            assert refusal(feed).startswith("publication p is newer than changes that replication slot s still has")
+            assert refusal(feed).startswith("replication slot s has changes older than publication p")
 
 
 @pytest.mark.parametrize("missing", ["slot_name", "publication_name"])
@@ -149,7 +150,9 @@ def test_a_changefeed_with_its_own_slot_or_publication_has_no_past(database: str
     options = {name: given for name, given in GIVEN.items() if name != missing}
     with (
         feed_of(database, "t", options=options, cursor="0/1", initial_scan=False) as feed,
-        pytest.raises(ConfigError, match=f"^cursor 0/1 needs a replication slot from before it.* Set {missing}, or"),
+        pytest.raises(
+            ConfigError, match=f"^cursor 0/1 needs a replication slot older than the cursor.* Set {missing}, or"
+        ),
     ):
         feed.rangefeed.check()
 

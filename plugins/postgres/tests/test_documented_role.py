@@ -164,5 +164,5 @@ def test_a_new_slot_needs_again_what_the_first_one_needed(database: str, sql: Sq
         sql.execute("ALTER TABLE items OWNER TO postgres")
         sql.execute(f"GRANT SELECT ON items TO {ROLE}")
         check(feed)
-        with pytest.raises(ConfigError, match=r"may not publish table public\.items, as only an owner may"):
+        with pytest.raises(ConfigError, match=r"may not publish table public\.items, which only an owner may do"):
             check(feed, known=False)

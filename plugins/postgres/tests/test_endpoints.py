@@ -249,7 +249,7 @@ def test_an_endpoint_that_dies_is_named_and_a_new_slot_is_on_the_source(caplog: 
             sql.execute("ALTER SYSTEM RESET synchronous_standby_names")
             sql.execute("SELECT pg_reload_conf()")
             standby.kill()
-            lost = f"endpoint {place(standby)}, which has replication slot .*--new-slot"
+            lost = f"endpoint {place(standby)}cannot be reached .* has replication slot .*--new-slot"
             with pytest.raises(RetryableRangefeedError):
                 feed.step()
             with (
@@ -286,7 +286,7 @@ def test_a_promoted_endpoint_that_has_the_failover_slot_continues_and_publishes(
             slot = f"cdc_test_{feed.context.feed_id}"
             eventually("the slot on the standby", lambda: slot_is_synchronized(standby, slot))
             primary.kill()
-            with pytest.raises(ConfigError, match=r"the source, .* which has replication slot .* cannot be reached"):
+            with pytest.raises(ConfigError, match=r"the source .* cannot be reached .* has replication slot"):
                 feed.restart()
             with psycopg.connect(standby.uri(), autocommit=True) as promoted:
                 promoted.execute("SELECT pg_promote()")

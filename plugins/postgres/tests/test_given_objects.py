@@ -163,8 +163,8 @@ def test_a_slot_alone_needs_the_initial_scan(database: str, sql: Sql) -> None:
     make_slot(sql)
     with feed_of(database, "t", options={"slot_name": "shop_slot"}, initial_scan=False) as feed:
         assert refusal(feed) == (
-            "replication slot shop_slot has changes from before a publication that the changefeed would create,"
-            " which it could not read. Set publication_name to a publication that is older than the slot"
+            "replication slot shop_slot has changes older than the publication that the changefeed would "
+            "create, so it could not read them. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -330,9 +330,7 @@ def test_a_publication_that_is_newer_than_the_slots_log_is_refused(
         make_publication(sql)
         sql.execute("UPDATE t SET n = 1")
         with given(database) as feed:
-            with pytest.raises(
-                ConfigError, match="is newer than changes that replication slot shop_slot still has"
-            ) as e:
+            with pytest.raises(ConfigError, match="replication slot shop_slot has changes older than publication") as e:
                 feed.start()
             for statement in remedy(str(e.value)).split(" and "):
                 sql.execute(statement)
@@ -420,7 +418,9 @@ def test_a_given_slot_without_failover_is_refused_where_failover_is_asked_for(da
     make_slot(sql)
     with given(database, options={"failover": True}) as feed:
         text = refusal(feed)
-        assert text.startswith("replication slot shop_slot was created without failover, which option 'failover' asks")
+        assert text.startswith(
+            "replication slot shop_slot was created without failover, which option 'failover' requires"
+        )
         statement = remedy(text).partition(" on a replication connection")[0]
         with psycopg.connect(database, autocommit=True, replication="database") as connection:  # type: ignore[arg-type]
             connection.execute(statement)
@@ -434,5 +434,5 @@ def test_failover_is_refused_before_version_17(postgres_version: Callable[[int],
         with feed_of(database, "t", options={"failover": True}) as feed, pytest.raises(ConfigError) as refused:
             feed.start()
         assert str(refused.value) == (
-            "option 'failover' needs PostgreSQL 17 or newer, and the server is PostgreSQL 16. Remove the option"
+            "option 'failover' needs PostgreSQL 17 or newer, but the server is PostgreSQL 16. Remove the option"
         )

@@ -62,7 +62,7 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         (
             "scan_rounds",
             "1s",
-            "source 'postgres' does not know option 'scan_rounds'; did you mean 'scan_round'?",
+            "source 'postgres' has no option 'scan_rounds'; did you mean 'scan_round'?",
         ),
     ],
 )

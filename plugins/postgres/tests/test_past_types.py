@@ -186,7 +186,9 @@ def test_a_row_that_can_be_of_two_times_ends_the_changefeed(database: str, sql: 
     address_table(sql)
     with caught_up(database, "t", diff=True) as feed:
         swap = "ALTER TYPE address DROP ATTRIBUTE street, ADD ATTRIBUTE country text"
-        with pytest.raises(TerminalRangefeedError, match=r"public\.t, column 'k': type public\.address lost and got"):
+        with pytest.raises(
+            TerminalRangefeedError, match=r"public\.t, column 'k': type public\.address lost " r"and gained"
+        ):
             change(feed, sql, insert(2), swap, restarts=restarts)
 
 

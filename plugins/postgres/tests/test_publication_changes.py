@@ -61,8 +61,8 @@ TABLE_LEFT = {
         "ALTER PUBLICATION p ADD TABLES IN SCHEMA s",
     ),
 }
-ALTERED = "publication p was altered and altered back, or dropped and created again, so changes of table"
-ENTERED = "the entry in publication p was replaced, as by DROP TABLE and ADD TABLE, or for another row filter or column"
+ALTERED = "publication p was altered and restored, or dropped and created again, so changes of table"
+ENTERED = "the entry in publication p was replaced (dropped and added again, or given another row filter or column"
 
 WITNESSES = ("created again", "narrowed", "left", "filtered")
 LEFT = [

@@ -189,7 +189,7 @@ def test_an_idle_changefeed_keeps_its_slot_and_a_stopped_one_says_when_it_loses_
                 return sql.execute(query, [slot_of(feed)]).fetchone() != (None,)
 
             feed.start()
-            assert "waits for its destination for as long loses its replication slot" in caplog.text
+            assert "waits for its destination for that long loses its replication slot" in caplog.text
             feed.catch_up()
             confirmed = sql.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots").fetchone()
             uses: set[Any] = set()

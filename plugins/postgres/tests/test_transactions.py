@@ -48,7 +48,7 @@ def test_timestamps_stay_below_the_end_of_the_slice() -> None:
 
 
 def test_a_slice_without_room_for_a_timestamp_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot have rows after"):
+    with pytest.raises(ValueError, match="must end at least 1 us after"):
         decoder_of(after=Timestamp(WALL), until=Timestamp(WALL + 998))
 
 

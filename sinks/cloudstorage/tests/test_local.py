@@ -97,7 +97,7 @@ def test_check_names_a_directory_without_write_permission(cloud: CloudRig) -> No
 
 def test_check_names_a_directory_that_takes_no_files(cloud: CloudRig, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"directory /proc/out cannot be used: /proc (takes no files|is not writable)"
+        ConfigError, match=r"directory /proc/out cannot be used: /proc (does not accept files|is not writable)"
     ):
         cloud.destination(uri="file:///proc/out").check()
     cloud.destination(uri=f"file://{tmp_path}/out").check()

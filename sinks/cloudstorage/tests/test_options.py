@@ -31,7 +31,7 @@ def test_options_may_be_text_as_in_a_uri() -> None:
     [
         (
             {"file_sise": "1MB"},
-            "sink 'cloudstorage' does not know option 'file_sise'; did you mean 'file_size'?",
+            "sink 'cloudstorage' has no option 'file_sise'; did you mean 'file_size'?",
         ),
         (
             {"partition_format": "weekly"},

@@ -81,6 +81,6 @@ def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(kafka: Ka
     ((bad, reason),) = bad_rows
     assert bad == -1
     assert "refuses a message for its content" in reason
-    assert "a topic with cleanup.policy=compact takes no message without a key" in reason
+    assert "a topic with cleanup.policy=compact accepts no message without a key" in reason
     assert flushed.messages == 100
     assert list(dict.fromkeys(version(message)[0] for message in kafka.received())) == list(range(100))

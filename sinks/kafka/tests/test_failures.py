@@ -118,7 +118,9 @@ def test_only_a_message_refused_for_its_content_is_a_bad_row() -> None:
         failure = Failure(code=code, reason="no", topic="orders")
         error = refused_rows(failure)
         assert (error is not None) is (code == KafkaError.INVALID_RECORD)
-        assert error is None or str(error).startswith("topic 'orders' refuses a message for its content: no; a topic")
+        assert error is None or str(error).startswith(
+            "topic 'orders' refuses a message because of its content: no; a topic"
+        )
     assert Failure(code=KafkaError._INVALID_DIFFERENT_RECORD, reason="another one").consequence
 
 

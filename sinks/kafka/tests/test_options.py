@@ -90,7 +90,7 @@ def test_compression_levels_are_those_of_cockroachdb(compression: str, level: in
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"Compresion": "GZIP"}, "does not know option 'Compresion'; did you mean 'Compression'?"),
+        ({"Compresion": "GZIP"}, "has no option 'Compresion'; did you mean 'Compression'?"),
         ({"Compression": "BZIP"}, "option 'Compression' is 'BZIP': must be one of none, gzip, snappy, lz4, zstd"),
         (
             {"Compression": "GZIP", "CompressionLevel": -2},

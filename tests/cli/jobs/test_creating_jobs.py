@@ -36,7 +36,7 @@ Capture = pytest.CaptureFixture[str]
 
 def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, cdc: Cdc) -> None:
     assert cdc("create", file).out == (
-        "job 'orders' is created, its owner is ann; no matching node is alive; the first one that starts runs it\n"
+        "job 'orders' is created and owned by ann; no matching node is alive; the first one to start will run it\n"
     )
     found, known = store.jobs.find("orders"), store.changefeeds.find("orders")
     assert found is not None
@@ -56,8 +56,8 @@ def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, fil
     assert store.jobs.find("orders") is None
     ended(store, "succeeded", "users")
     assert cdc("create", file, "--owner", "bob").out.splitlines() == [
-        "job 'orders' is created, its owner is bob; a node will adopt it",
-        "job 'users' is created, its owner is bob; a node will adopt it",
+        "job 'orders' is created and owned by bob; a node will adopt it",
+        "job 'users' is created and owned by bob; a node will adopt it",
     ]
 
 
@@ -102,7 +102,8 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     store.progress.save("orders", epoch, progress())
     store.statuses.save("orders", epoch, {"phase": "running", "host": "here", "pid": 7})
     assert cdc.sentence("create", file) == (
-        "changefeed 'orders' is run by `cdc run` on here (process 7); stop it first, or wait half a minute if it was"
+        "changefeed 'orders' is being run by `cdc run` on here (process 7); stop it first, or wait half a "
+        "minute if it was"
         " killed"
     )
     store.statuses.save("orders", epoch, {"phase": "stopped"})
@@ -153,7 +154,7 @@ def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
 ) -> None:
     before, rescan = left.changefeeds.find("orders"), left.rescans.of("orders")[0]
     assert before is not None
-    assert cdc("create", file, "--from-state").out.startswith("job 'orders' is created, its owner is ann;")
+    assert cdc("create", file, "--from-state").out.startswith("job 'orders' is created and owned by ann;")
     found = store.changefeeds.find("orders")
     assert found is not None
     assert (found.feed_id, found.epoch) == (before.feed_id, before.epoch + 1), "the run that has ended is fenced"
@@ -205,7 +206,7 @@ def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
     left.statuses.save(
         "orders", left.changefeeds.begin_attempt("orders"), {"phase": "running", "host": "far", "pid": 7}
     )
-    assert "changefeed 'orders' is run by `cdc run` on far (process 7)" in told("--from-state")
+    assert "changefeed 'orders' is being run by `cdc run` on far (process 7)" in told("--from-state")
 
 
 @contextmanager
@@ -275,7 +276,7 @@ def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
     assert users.is_leaving
     capsys.readouterr()
     first, second = cdc("create", file, "--from-state").out.splitlines()
-    assert first == "job 'orders' has the progress of its run already"
+    assert first == "job 'orders' already has the progress of its run"
     assert second.startswith("job 'users' is created")
     for name in ("orders", "users"):
         known, before = store.changefeeds.find(name), left.changefeeds.find(name)
@@ -321,7 +322,7 @@ def test_a_run_continues_when_its_hand_over_was_killed_and_the_name_is_taken_the
         epoch = store.changefeeds.begin_attempt("orders")
         store.statuses.save("orders", epoch, {"phase": "running", "host": "far", "pid": 7})
     told = cdc("create", file, "--from-state", status=2).err
-    assert ("is a job already" if meanwhile == "a job" else "has begun in this store too") in told
+    assert ("is a job already" if meanwhile == "a job" else "was also started in this store") in told
     assert left.jobs.find("orders") is None
     assert left.jobs.runs() == ["orders"]
 
@@ -337,7 +338,7 @@ def test_a_hand_over_that_froze_does_nothing_after_a_later_one_was_refused(
 
     with at_creation(refused_meanwhile):
         told = cdc("create", file, "--from-state", status=2).err
-    assert "another command is handing over changefeed 'orders'; repeat this one when that has ended" in told
+    assert "another command is handing over changefeed 'orders'; run this one again when it has finished" in told
     assert (left.jobs.find("orders"), store.jobs.find("orders"), store.changefeeds.find("orders")) == (None, None, None)
 
 

@@ -57,7 +57,7 @@ def test_a_file_is_still_a_file_with_a_store_in_the_environment(store: ProgressS
     beside.claims.pause_run("orders", beside.changefeeds.begin_attempt("orders"), "a row was refused")
     assert "changefeed 'orders': paused" in cdc("show", file).out
     assert cdc.json("resume", file)["paused"] is None
-    assert "is not a job, and no node adopts it" in cdc.sentence("resume", file, "--wait")
+    assert "is not a job, so no node adopts it" in cdc.sentence("resume", file, "--wait")
     assert "are for jobs" in cdc.sentence("alter", file, "--set", "diff=true")
 
 

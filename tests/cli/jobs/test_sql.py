@@ -46,7 +46,7 @@ def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
     assert "name it with --source URI" in cdc.sentence("sql", create)
     source = ("sql", "--source", "paper://user:hunter3@desk/db")
     assert "'source' has a secret in plain text" in cdc.sentence(*source, create)
-    assert "does not know option 'updatd'; did you mean 'updated'?" in cdc.sentence(*source, f"{create}, updatd")
+    assert "has no option 'updatd'; did you mean 'updated'?" in cdc.sentence(*source, f"{create}, updatd")
     schedule = "CREATE SCHEDULE s FOR CHANGEFEED t RECURRING '@daily'"
     assert "has no sink to deliver to" in cdc.sentence(*source, schedule)
     sql(cdc, f"{create}, name = 'mine'")
@@ -134,7 +134,7 @@ def test_schedules_are_created_shown_paused_resumed_and_dropped(
     assert (row["schedule_id"], row["status"], row["schedule"]) == ("nightly", "ACTIVE", "@daily")
     printed = cdc("sql", "--source", "paper://desk/db", label)
     assert "(0 rows)" in printed.out
-    assert printed.err == "NOTICE: schedule 'nightly' exists already\n"
+    assert printed.err == "NOTICE: schedule 'nightly' already exists\n"
     assert "counter     | counter | ACTIVE" in sql(cdc, f"CREATE SCHEDULE FOR {feed} RECURRING '@hourly'")
     [counter, nightly] = map(json.loads, cdc("sql", "--format", "json", "SHOW SCHEDULES").out.splitlines())
     assert (counter["recurrence"], nightly["recurrence"]) == ("@hourly", "@daily (Europe/Berlin)")

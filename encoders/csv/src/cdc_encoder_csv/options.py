@@ -17,7 +17,7 @@ class CsvOptions:
     csv_null: str = option(
         "",
         doc="Text of NULL, without quotes. A value with the same text is quoted. CockroachDB writes `NULL`; most tools"
-        ' read an empty field as NULL and `""` as the empty text.',
+        ' read an empty field as NULL and `""` as the empty string.',
     )
 
     def __post_init__(self) -> None:

@@ -60,8 +60,8 @@ class JsonEncoder(Encoder):
         if options.confluent_schema_registry is not None:
             if context.envelope.has_schema:
                 raise OptionError(
-                    f"{_OWNER}: enriched_properties = 'schema' puts the schema in each message, and option"
-                    " 'confluent_schema_registry' in a registry; remove one of them"
+                    f"{_OWNER}: enriched_properties = 'schema' puts the schema in each message, but option "
+                    f"'confluent_schema_registry' puts it in a registry; remove one of them"
                 )
             self._schemas = _schemas_in(options.confluent_schema_registry, self)
 
@@ -71,8 +71,8 @@ class JsonEncoder(Encoder):
             for schema, _ in tables:
                 if any(column.name == METADATA_MEMBER for column in schema.columns):
                     raise ConfigError(
-                        f"table {schema.name} has a column {METADATA_MEMBER}, which envelope '{envelope.name}' uses "
-                        "for metadata; use envelope 'wrapped'"
+                        f"table {schema.name} has a column named {METADATA_MEMBER}, which envelope "
+                        f"'{envelope.name}' reserves for metadata; use envelope 'wrapped'"
                     )
         for schema, _ in tables:
             self.keyed_schema(schema)

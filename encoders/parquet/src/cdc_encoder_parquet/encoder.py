@@ -48,7 +48,8 @@ class ParquetEncoder(Encoder):
             for column in schema.columns:
                 if column.name in METADATA:
                     raise ConfigError(
-                        f"table {schema.name} has a column {column.name}, which Parquet files use for metadata; rename"
+                        f"table {schema.name} has a column named {column.name}, which Parquet files reserve "
+                        f"for metadata; rename"
                         " the column, or choose another format"
                     )
 

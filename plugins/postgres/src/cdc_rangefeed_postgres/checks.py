@@ -77,7 +77,7 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     if failover and connection.info.server_version < _FAILOVER:
         version = connection.info.server_version // 10000
         raise ConfigError(
-            f"option 'failover' needs PostgreSQL 17 or newer, and the server is PostgreSQL {version}. Remove the option"
+            f"option 'failover' needs PostgreSQL 17 or newer, but the server is PostgreSQL {version}. Remove the option"
         )
     row = connection.execute(_LEVELS).fetchone()
     assert row is not None
@@ -110,8 +110,9 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         )
     if slots + needed == max_slots:
         log.info(
-            "the server has no free replication slot beside those that the changefeed must have, and reading a large "
-            "step fast takes one more for a moment. Run ALTER SYSTEM SET max_replication_slots = %d; and restart the "
+            "the server has no free replication slot besides those that the changefeed needs, but reading a "
+            "large step fast briefly takes one more. Run ALTER SYSTEM SET "
+            "max_replication_slots = %d; and restart the "
             "server",
             max_slots + 10,
         )
@@ -165,7 +166,7 @@ def check_key(table: Table, *, diff: bool) -> None:
     for column in table.key:
         if column not in published:
             raise ConfigError(
-                f"table {name} has the generated column {column} in its key, which is not in the log. "
+                f"table {name} has the generated column {column} in its key, but that column is not in the log. "
                 f"Use another key: run ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
             )
     for leaf in table.leaves:
@@ -217,7 +218,7 @@ def _check_kind(table: Table, tables: Sequence[Table]) -> None:
     name = table.name
     if table.kind not in "rp":
         raise ConfigError(
-            f"{name} is {_KINDS.get(table.kind, 'not a table')}, and only tables have changes. List tables only"
+            f"{name} is {_KINDS.get(table.kind, 'not a table')}, but only tables have changes. List tables only"
         )
     if name.schema in ("pg_catalog", "information_schema"):
         raise ConfigError(f"table {name} is a system table and cannot be published. List your own tables only")

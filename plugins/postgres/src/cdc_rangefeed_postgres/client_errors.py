@@ -87,7 +87,7 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
         )
     if state == _LIMIT and "enlarge string buffer" in str(error):
         return TerminalRangefeedError(
-            f"{text}. A row takes more than the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"
+            f"{text}. A row exceeds the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"
         )
     if is_refused(error):
         remedy = "the certificates" if _REFUSED_TLS.search(str(error)) else "the login settings of the server"

@@ -50,8 +50,8 @@ class ColumnReader:
             ) from err
         except UnknownAttributesError as err:
             raise TerminalRangefeedError(
-                f"table {self.table}, column {self.column.name!r}: type {err} lost and got attributes while rows were"
-                f" written, and the log does not say which ones a row has. {READ_ANEW}"
+                f"table {self.table}, column {self.column.name!r}: type {err} lost and gained attributes "
+                f"while rows were written, and the log does not say which attributes a row has. {READ_ANEW}"
             ) from err
 
     def _from_texts(self, texts: pa.StringArray) -> pa.Array:
@@ -59,7 +59,7 @@ class ColumnReader:
         if gone.typtype == GONE and len(texts) > texts.null_count:
             raise TerminalRangefeedError(
                 f"table {self.table}, column {self.column.name!r}: its values in the log have the type {gone.name}, or"
-                f" a domain over it, which was dropped before the changefeed had seen it. {READ_ANEW}"
+                f" a domain over it, which was dropped before the changefeed read it. {READ_ANEW}"
             )
         if self.type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
             return json_texts(texts, self.column.oid, self.types)

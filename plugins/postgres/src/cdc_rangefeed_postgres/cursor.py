@@ -23,9 +23,10 @@ def check_cursor(context: RangefeedContext, slot: Slot) -> None:
     if not given or not slot.publication.given:
         missing = "slot_name" if not given else "publication_name"
         raise ConfigError(
-            f"cursor {cursor} needs a replication slot from before it, and a publication from before the slot, as one"
-            f" that the changefeed creates has only later changes. Set {missing}, or remove cursor. To be able to go"
-            f" back to a time from now on, create a publication and run SELECT pg_create_logical_replication_slot("
+            f"cursor {cursor} needs a replication slot older than the cursor, and a publication older than "
+            f"the slot, because those that the changefeed creates have "
+            f"only later changes. Set {missing}, or remove cursor. To make "
+            f"later cursors possible, create a publication and run SELECT pg_create_logical_replication_slot("
             f"'NAME', '{PLUGIN}');"
         )
 
@@ -48,14 +49,15 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
     begin, first = lsn_text(position), _first_commit(connection, slot)
     if first is None:
         raise ConfigError(
-            f"cursor {cursor} is a time, and replication slot {slot.shown} has no transaction yet that shows how far"
-            f' back in time it reaches. Set cursor = "{begin}", the position of the slot, to begin with all that it has'
+            f"cursor {cursor} is a time, but replication slot {slot.shown} has no transaction yet that shows how far"
+            f' back in time it reaches. Set cursor = "{begin}", the position of the slot, to start with all its changes'
         )
     if first > at:
         raise ConfigError(
-            f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction that"
-            f" replication slot {slot.shown} has, so changes before it may be missing. Set that time or a later one, or"
-            f' cursor = "{begin}", the position of the slot, to begin with all that it has'
+            f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first "
+            f"transaction of replication slot {slot.shown}, so changes "
+            f"before it may be missing. Set that time or a later one, or"
+            f' cursor = "{begin}", the position of the slot, to start with all its changes'
         )
     return position
 

@@ -64,7 +64,7 @@ class EndpointChoice:
                 log.info("first start: does not read from endpoint %s (%s): %s", place, locality, reason)
         if chosen is None:
             why = f"no endpoint that can be read is close to {here}" if here.tiers else "its own locality is unknown"
-            log.info("first start: reads from the source, %s, as %s", self._server.place_of(""), why)
+            log.info("first start: reads from the source, %s, because %s", self._server.place_of(""), why)
         return chosen or ""
 
     def again(self, known: str) -> str:
@@ -87,14 +87,15 @@ class EndpointChoice:
         place, slot = self._server.place_of(known), self._slot.name
         if not self._is_listed(known):
             raise HistoryLostError(
-                f"replication slot {slot} is on endpoint {place}, which option 'endpoints' no longer has, and on no "
-                f"other one. List it again. {NEW_SLOT}"
+                f"replication slot {slot} is on endpoint {place}, which option 'endpoints' no longer lists, "
+                f"and on no other endpoint. List it again. {NEW_SLOT}"
             )
         if reasons[known].startswith(_UNREACHABLE):
-            what = "endpoint" if known else "the source,"
+            what = "endpoint" if known else "the source"
             raise RetryableRangefeedError(
-                f"{what} {place}, which has replication slot {slot}, cannot be reached, and no other endpoint has the "
-                f"slot: {reasons[known].removeprefix(_UNREACHABLE)}. Start it again. {NEW_SLOT}",
+                f"{what} {place} cannot be reached ({reasons[known].removeprefix(_UNREACHABLE)}), "
+                f"and no other endpoint "
+                f"has replication slot {slot}. Start that server again. {NEW_SLOT}",
                 outage=True,
             )
         return known

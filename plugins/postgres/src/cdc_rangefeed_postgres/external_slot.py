@@ -43,13 +43,14 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
     slot.require_failover(state)
     if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:
         raise ConfigError(
-            f"replication slot {slot.own}, which this changefeed created, would retain the log forever beside {what}. "
+            f"replication slot {slot.own}, which this changefeed created, would retain the log "
+            f"forever, because {what} replaces it. "
             f"Remove slot_name, or run SELECT pg_drop_replication_slot('{slot.own}');"
         )
     if not slot.publication.given and not context.initial_scan:
         raise ConfigError(
-            f"{what} has changes from before a publication that the changefeed would create, which it could not"
-            f" read. Set publication_name to a publication that is older than the slot"
+            f"{what} has changes older than the publication that the changefeed would create, so it could "
+            f"not read them. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -123,7 +124,7 @@ def _require_older_publication(connection: Connection, slot: Slot) -> None:
         connection.remove_notice_handler(note)
     if missing:
         raise ConfigError(
-            f"publication {slot.publication.name} is newer than changes that replication slot {slot.shown} still has, "
+            f"replication slot {slot.shown} has changes older than publication {slot.publication.name}, "
             f"so they cannot be read. Run SELECT pg_drop_replication_slot('{slot.shown}'); and SELECT "
             f"pg_create_logical_replication_slot('{slot.shown}', '{PLUGIN}');"
         )

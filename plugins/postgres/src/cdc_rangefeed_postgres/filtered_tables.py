@@ -42,7 +42,7 @@ def check_row_filter(
     if connection.info.server_version < _SINCE:
         version = connection.info.server_version // 10000
         raise ConfigError(
-            f"option 'row_filter' needs PostgreSQL 15 or newer, and the server is PostgreSQL {version}. Remove the "
+            f"option 'row_filter' needs PostgreSQL 15 or newer, but the server is PostgreSQL {version}. Remove the "
             "option"
         )
     if not endpoint and is_standby(connection):

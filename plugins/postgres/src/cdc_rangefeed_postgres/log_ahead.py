@@ -70,7 +70,9 @@ class LogAhead:
                     self._open_at = self._clock() + _PAUSE_S
                 self.close()
             elif len(self._named) - self._socket.requests > 1:
-                log.info("replication slot %s: nothing is read ahead, as tasks run on other hosts", self._slot.name)
+                log.info(
+                    "replication slot %s: nothing is read ahead, because tasks run on other hosts", self._slot.name
+                )
                 self._open_at = float("inf")
                 self.close()
         if self._socket is None:

@@ -115,7 +115,7 @@ def load_members(
     require_tables(connection, replace(catalog, tables=tables), selection.names)
     if not tables:
         texts = ", ".join(f"'{pattern.text}'" for pattern in selection.patterns)
-        raise ConfigError(f"no table to follow matches {texts}. Create one, or correct the pattern")
+        raise ConfigError(f"no table matches {texts}. Create one, or correct the pattern")
     return replace(catalog, tables=tables)
 
 
@@ -184,10 +184,10 @@ def log_renamed(tables: Iterable[Table]) -> None:
 def name_taken(table: Table) -> str:
     """Return the sentence about another table that has the name under which *table* is followed."""
     return (
-        f"table {table.name} is another table than the one that is followed under this name, which is now called "
-        f"{table.present}. To continue with the latter, give the new table another name. To follow the new one "
-        f"instead, run once without {table.name.qualified} in 'tables', and then list it again; rows that are at the "
-        "destination are not deleted there"
+        f"table {table.name} is not the table that the changefeed follows under this name, which is now called "
+        f"{table.present}. To continue with that one, rename the new table. To follow the new table instead, run once "
+        f"without {table.name.qualified} in 'tables', and then list it again; rows already at the destination are not "
+        "deleted"
     )
 
 

@@ -23,8 +23,8 @@ class PostgresOptions:
     endpoints: tuple[dict[str, Any], ...] = option(
         (),
         doc="Servers with the same database, each with `uri` and `locality`: standbys, and the primary itself. The"
-        " slot is created on the closest one that can decode, and log and tables are read there. Without a close one,"
-        " that is the source. The publication is created on the source.",
+        " slot is created on the closest one that can decode, and log and tables are read there. If none is "
+        "close, that is the source. The publication is created on the source.",
         uri=True,
     )
     scan_round: Duration = option(
@@ -37,8 +37,8 @@ class PostgresOptions:
     )
     snapshot_wait: Duration = option(
         Duration(30.0),
-        doc="How long to wait for open write transactions when a replication slot or a snapshot is created, before "
-        "another attempt.",
+        doc="How long the creation of a replication slot or a snapshot waits for open write transactions, "
+        "before another attempt.",
     )
     lock_timeout: Duration = option(
         Duration(10.0),
@@ -57,11 +57,12 @@ class PostgresOptions:
     )
     row_filter: bool = option(
         False,
-        doc="Let the server leave out changes of which the key shows that the query, or the `where` of a table's"
-        " section, does not deliver them: as a row filter of the publication that the changefeed creates. While it is"
-        " set, PostgreSQL refuses to drop its columns or to change their types. After a change of the primary key it"
-        " refuses UPDATE and DELETE of the table until the changefeed has changed the filter: so for as long as the"
-        " changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
+        doc="Let the server omit changes whose key shows that the query, or the `where` of a table's "
+        "section, excludes them: with a row filter in the publication that the changefeed creates. While it is"
+        " set, PostgreSQL refuses to drop its columns or to change their types. After a change of the "
+        "primary key, it refuses UPDATE and DELETE on the table until "
+        "the changefeed has changed the filter, which takes as long "
+        "as the changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
     )
     failover: bool = option(
         False,
@@ -72,26 +73,25 @@ class PostgresOptions:
         ByteSize(2 * MB),
         doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
         "parts of this size, and the rows of each part get a higher logical counter. Change this option only after a "
-        "clean stop: after a crash, rows of large transactions that are repeated could get other timestamps than "
-        "before.",
+        "clean stop: after a crash, repeated rows of large transactions could get different timestamps.",
     )
     logical_decoding_work_mem: ByteSize = option(
         ByteSize(256 * MB),
         doc="How much memory the server may use for decoding before it writes parts of large transactions to its disk "
-        "and reads them again. Takes the place of the server's own setting of this name.",
+        "and reads them again. Overrides the server's setting of the same name.",
     )
     unchanged_toast: Literal["unavailable", "lookup"] = option(
         "unavailable",
-        doc="What to do about a large value that an update leaves unchanged, and which the log therefore does not "
-        "have unless the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names "
-        "it in `unavailable`. 'lookup' reads the current value of the row, which may be newer than the version. Values "
-        "are always looked up in tables that are being scanned, or of which a move has left out changes, and for rows "
-        "that take the key of another row.",
+        doc="What to do about a large value that an update leaves unchanged: the log does not have it unless "
+        "the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names "
+        "it in `unavailable`. 'lookup' reads the current value of the row, which may be newer than the "
+        "version. Values are always looked up while a table is "
+        "scanned, after a move has skipped changes of the table, and for rows that take the key of another row.",
     )
     virtual_columns: Literal["omitted", "null"] = option(
         "omitted",
-        doc="Generated columns that are not in the log: virtual ones, and before PostgreSQL 18 all of them. They are "
-        "left out, or are null in every row.",
+        doc="What to do with generated columns that are not in the log (virtual ones; before PostgreSQL 18, "
+        "all of them): leave them out, or make them null in every row.",
     )
     removed_partitions: Literal["delete", "keep"] = option(
         "delete",

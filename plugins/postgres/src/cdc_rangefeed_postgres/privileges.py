@@ -65,7 +65,7 @@ def check_privileges(connection: Connection, tables: Sequence[Table], publicatio
         missing[shown] = f"ALTER ROLE {role} BYPASSRLS;"
     advice = "Run"
     if foreign:
-        shown = f"publish {_shown(foreign)}, as only an owner may"
+        shown = f"publish {_shown(foreign)}, which only an owner may do"
         title = given_name(publication.changefeed)
         if first:
             missing[shown] = f"{creation(connection, title, tables)};"

@@ -46,13 +46,13 @@ def require_unaltered(publication: Publication, catalog: Catalog, token: Postgre
             entered.append(name)
     if altered:
         raise TerminalRangefeedError(
-            f"publication {publication.name} was altered and altered back, or dropped and created again, so changes of "
+            f"publication {publication.name} was altered and restored, or dropped and created again, so changes of "
             f"{_tables(altered)} may be lost. {NEW_SLOT}"
         )
     if entered:
         raise TerminalRangefeedError(
-            f"{_tables(entered)}: the entry in publication {publication.name} was replaced, as by DROP TABLE and ADD "
-            f"TABLE, or for another row filter or column list, so changes may be lost. {READ_ANEW}"
+            f"{_tables(entered)}: the entry in publication {publication.name} was replaced (dropped and "
+            f"added again, or given another row filter or column list), so changes may be lost. {READ_ANEW}"
         )
 
 

@@ -94,7 +94,7 @@ def _reason(
     if column not in key:
         return f"column {column} is not in the key, and the log need not have it for deletes"
     if comparison not in restriction.of_changes:
-        return "deletes are delivered whatever the condition says, as it uses columns that are not in the key"
+        return "deletes are delivered whatever the condition says, because it uses columns that are not in the key"
     if not comparison.values:
         return f"column {column} is in the key and never null"
     if reader.column.oid >= _FIRST_USER_OID:

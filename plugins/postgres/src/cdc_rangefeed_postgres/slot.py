@@ -217,7 +217,7 @@ class Slot:
         """Return when the slot is a failover slot, or need not be one. Raises: ConfigError."""
         if self.failover and not state.failover:
             raise ConfigError(
-                f"replication slot {self.name} was created without failover, which option 'failover' asks for. Run "
+                f"replication slot {self.name} was created without failover, which option 'failover' requires. Run "
                 f"ALTER_REPLICATION_SLOT {self.name} (FAILOVER true); on a replication connection, or set failover = "
                 "false"
             )

@@ -43,7 +43,9 @@ class TransactionClock:
 
     def __init__(self, *, start_lsn: int, end_lsn: int, after: Timestamp, until: Timestamp | None = None) -> None:
         if until is not None and until.wall - _BELOW_UNTIL_NS < after.wall:
-            raise ValueError(f"a slice until {until} cannot have rows after {after}")
+            raise ValueError(
+                f"a slice must end at least 1 us after the timestamp it follows: until is {until}, after is {after}"
+            )
         self._lsns = (start_lsn, end_lsn)
         self._last_wall = np.iinfo(np.int64).max if until is None else until.wall - _BELOW_UNTIL_NS
         self._open: tuple[int, bool] | None = None

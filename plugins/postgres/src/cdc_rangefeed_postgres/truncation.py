@@ -165,6 +165,6 @@ def _note(who: str, truncate: Truncate) -> None:
         log.warning("%s truncated; the rows stay at the sink", who)
         return
     raise TerminalRangefeedError(
-        f"{who} truncated, and a changefeed has no row changes for that. To leave the rows at the sink and continue, "
+        f"{who} truncated, and TRUNCATE logs no row changes. To leave the rows at the sink and continue, "
         f"set truncate = 'keep'. {READ_ANEW}"
     )

@@ -162,7 +162,7 @@ class TableVersion:
 
     def __post_init__(self) -> None:
         if [column.name for column in self.columns] != [column.name for column in self.schema.columns]:
-            raise ValueError(f"columns of {self.schema.name} do not match its schema")
+            raise ValueError(f"the columns of {self.schema.name} do not match its schema")
 
     @property
     def row_schema(self) -> TableSchema:

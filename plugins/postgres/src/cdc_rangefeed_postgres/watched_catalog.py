@@ -74,9 +74,9 @@ def load_watched(
         if table.root is not None:
             row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
             raise TerminalRangefeedError(
-                f"table {name} became {table.present}, a partition of {row[0]}, so it has only a part of the rows. To "
+                f"table {name} became {table.present}, a partition of {row[0]}, so it has only some of the rows. To "
                 "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is"
-                " read again, and rows that are at the destination are not deleted there"
+                " read again, and rows already at the destination are not deleted"
             )
         if not table.published:
             if slot.temporary:
@@ -164,4 +164,4 @@ def _altering(connection: Connection, token: PostgresToken, composites: Iterable
     row = connection.execute(_ALTERING, {"tables": tables}, prepare=True).fetchone()
     if row is None:
         return None
-    return f"{row[0]} is locked as by ALTER TABLE, for it may be changing: {row[1]} holds the lock"
+    return f"{row[0]} is locked, as ALTER TABLE does, and may be changing: {row[1]} holds the lock"

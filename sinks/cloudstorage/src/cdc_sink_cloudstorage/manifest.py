@@ -82,7 +82,7 @@ class Manifest:
         try:
             header, *files = [json.loads(line) for line in body.splitlines()]
             if header["manifest"] != _VERSION:
-                raise ValueError(f"it has version {header['manifest']}, and this reader knows version {_VERSION}")
+                raise ValueError(f"it has version {header['manifest']}, but this reader knows version {_VERSION}")
             if len(files) != header["files"]:
                 raise ValueError(f"it lists {len(files)} of {header['files']} files")
             previous = header["previous"]

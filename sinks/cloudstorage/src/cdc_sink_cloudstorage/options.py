@@ -21,7 +21,7 @@ class CloudStorageOptions:
     partition_format: Literal["daily", "hourly", "flat"] = option(
         "daily",
         doc="Directories that files are placed in, by their timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none."
-        " Choose it once: files of two formats below one root do not sort together.",
+        " Choose it once: files of different formats below one root do not sort together.",
     )
     file_size: ByteSize = option(
         ByteSize(16 * MB),
@@ -37,7 +37,7 @@ class CloudStorageOptions:
         doc="Compression of data files. Adds `.gz` or `.zst` to their names, unless the format compresses inside the"
         " file, as Parquet does. Resolved files are never compressed.",
     )
-    topic_prefix: str = option("", doc="Text before every topic, and so before the table's name in file names.")
+    topic_prefix: str = option("", doc="Prefix of every topic, and so of the table's name in file names.")
     auth: Literal["specified", "implicit"] | None = option(
         None,
         doc="Where the credentials come from: `specified` in these options, or `implicit` in the environment, a profile"

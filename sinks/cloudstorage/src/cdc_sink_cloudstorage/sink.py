@@ -70,7 +70,7 @@ class CloudStorageSink(Sink):
         size, most = self._layout.longest_name_bytes(name), self._store.max_name_bytes
         if size > most:
             return (
-                f"topic '{name}', which its cdc_topic names, needs file names of {size} bytes, and {most} are allowed"
+                f"topic '{name}', which its cdc_topic names, needs file names of {size} bytes, but {most} are allowed"
             )
         return None
 

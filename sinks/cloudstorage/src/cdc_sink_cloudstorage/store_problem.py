@@ -53,8 +53,8 @@ class NotStoredError(Exception):
 
 
 NOT_STORED = StoreProblem(
-    reason="the answer is one of success, but the store does not hold what was sent",
-    remedy="Check that the endpoint is that of the store, and that no proxy answers in its place",
+    reason="the answer reports success, but the store does not hold what was sent",
+    remedy="Check that the endpoint belongs to the store, and that no proxy answers instead",
     repairable=True,
 )
 

@@ -78,8 +78,8 @@ class Headers:
         type_ = schema.column(column).type
         if type_.kind is not Kind.JSON:
             raise ConfigError(
-                f"column {column} of table {schema.name} has the type {type_.source}, and only JSON can"
-                " hold headers; change the type, or the option headers_json_column_name"
+                f"column {column} of table {schema.name} has the type {type_.source}, but only JSON can hold "
+                f"headers; change the type, or the option headers_json_column_name"
             )
         return replace(schema, columns=tuple(kept for kept in schema.columns if kept.name != column))
 
@@ -175,8 +175,8 @@ class Headers:
             return [(_usable(name), _bytes(entry)) for name, entry in value.items()]
         except ValueError:
             raise EncodeError(
-                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds a"
-                " character that a header cannot contain, zero in a name or half of a surrogate pair, in the row with"
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, has a"
+                " header with NUL in its name, or with an unpaired surrogate, in the row with"
                 f" key {rows.shown_key(index)}; correct the row, or name another column",
                 row=index,
             ) from None
@@ -200,12 +200,13 @@ def _constant(options: KafkaOptions) -> tuple[Header, ...]:
     found: list[Header] = []
     for name, value in (options.extra_headers or {}).items():
         if not isinstance(value, str):
-            raise ConfigError(f"sink 'kafka': the header '{name}' of extra_headers must be text, not {value!r}")
+            raise ConfigError(f"sink 'kafka': the header '{name}' of extra_headers must be a string, not {value!r}")
         try:
             found.append((_usable(name), value.encode()))
         except ValueError:
             raise ConfigError(
-                f"sink 'kafka': the header {name!r} of extra_headers contains a character that a header cannot contain"
+                f"sink 'kafka': header {name!r} of extra_headers has NUL in its name, or an "
+                f"unpaired surrogate; remove that character"
             ) from None
     return tuple(found)
 
@@ -224,7 +225,7 @@ def _refuse_names_of_events(options: KafkaOptions) -> None:
 def _usable(name: str) -> str:
     """Return *name*. Raises: ValueError for a name that confluent-kafka would cut off or crash on."""
     if "\0" in name:
-        raise ValueError("the name of a header cannot contain the character 0")
+        raise ValueError("the name of a header cannot contain NUL")
     name.encode()
     return name
 

@@ -34,7 +34,7 @@ class KafkaOptions:
     topic_configs: dict[str, Any] = option(
         None,
         doc='Settings of topics that the changefeed creates: `{"retention.ms": "-1"}`. Do not combine `compact`'
-        " with `resolved`: a compacted topic takes no message without a key.",
+        " with `resolved`: a compacted topic accepts no message without a key.",
     )
     partition_alg: Literal["murmur2", "fnv-1a"] = option(
         "murmur2",
@@ -42,9 +42,9 @@ class KafkaOptions:
     )
     tombstones_on_delete: bool = option(
         False,
-        doc="Write a second message for each deleted row, with its key and without a value, directly behind the first."
-        " A compacted topic then removes the key. Without effect in an envelope whose deletes are tombstones anyway."
-        " Excludes key_column.",
+        doc="Write a second message for each deleted row, with its key and without a value, directly after "
+        "the first. A compacted topic then removes the key. Has no "
+        "effect in an envelope whose deletes are tombstones anyway. Cannot be combined with key_column.",
     )
     kafka_sink_config: dict[str, Any] = option(
         None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys."

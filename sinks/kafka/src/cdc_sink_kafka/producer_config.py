@@ -55,7 +55,7 @@ _OWNED = {
 }
 _REFUSED = {
     "transactional.id": "the rows would be invisible until a commit, and the sink never commits",
-    "delivery.report.only.error": "the sink needs the reports of failures",
+    "delivery.report.only.error": "the sink needs failure reports",
     "retries": "when a message expires early, the step fails",
     "message.send.max.retries": "when a message expires early, the step fails",
     "queuing.strategy": "rows must be sent in the order in which they arrived",

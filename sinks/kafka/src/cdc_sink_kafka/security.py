@@ -177,7 +177,9 @@ def _need(mechanism: str, options: KafkaOptions, *names: str) -> None:
 def _pem(name: str, value: str) -> str:
     text = value if "-----BEGIN" in value else _decoded(name, value).decode("ascii", "replace")
     if "-----BEGIN" not in text:
-        raise ConfigError(f"sink 'kafka': the option '{name}' does not contain PEM text; set it to that of a PEM file")
+        raise ConfigError(
+            f"sink 'kafka': the option '{name}' does not contain PEM text; set it to the text of a PEM file"
+        )
     return text
 
 

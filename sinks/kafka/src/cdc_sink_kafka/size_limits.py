@@ -93,7 +93,7 @@ class SizeLimits:
             for place in np.flatnonzero(whole > self._most - _OVERHEAD).tolist():
                 row = _described(rows.schema.name, rows.shown_key(place), int(whole[place]))
                 unsendable[place] = (
-                    f"{row}, and {self._option} allows {self._most}; raise it, or remove the table from the changefeed"
+                    f"{row}, but {self._option} allows {self._most}; raise it, or remove the table from the changefeed"
                 )
                 total -= int(nbytes[place])
                 whole[place] = 0
@@ -131,7 +131,7 @@ class SizeLimits:
             )
         index, row = suspect or (None, f"a message with the key {_text(failure.key)} is too large")
         return RefusedRowsError(
-            f"{row}, more than topic '{failure.topic}' takes ({shown}); raise max.message.bytes of the topic, or set"
+            f"{row}, more than topic '{failure.topic}' accepts ({shown}); raise max.message.bytes of the topic, or set"
             " Compression in kafka_sink_config",
             row=index,
         )

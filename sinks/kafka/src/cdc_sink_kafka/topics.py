@@ -63,7 +63,7 @@ class Topics:
         if topic in (".", "..") or _ILLEGAL.search(topic):
             return "has a name that Kafka does not allow; it may have letters, digits, '.', '_' and '-'"
         if len(topic) > _MAX_CHARACTERS:
-            return f"has {len(topic)} characters, and Kafka allows {_MAX_CHARACTERS}"
+            return f"has {len(topic)} characters, but Kafka allows {_MAX_CHARACTERS}"
         return "is internal to Kafka" if topic in _INTERNAL else None
 
     def all(self, tables: Iterable[TableName]) -> list[str]:
@@ -83,7 +83,9 @@ class Topics:
         if self._name == "":
             raise ConfigError("sink 'kafka': option 'topic_name' is empty; name a topic, or remove the option")
         if self._name is not None and self._names.pattern is not None:
-            raise ConfigError("sink 'kafka': options 'topic' and 'topic_name' exclude each other; remove topic_name")
+            raise ConfigError(
+                "sink 'kafka': options 'topic' and 'topic_name' cannot be used together; remove topic_name"
+            )
         owners: dict[str, TableName] = {}
         for table in sorted(set(tables)):
             topic = self.of(table)
@@ -93,7 +95,7 @@ class Topics:
                 )
             if len(topic) > _MAX_CHARACTERS:
                 raise ConfigError(
-                    f"table {table} would go to a topic whose name has {len(topic)} characters, and Kafka allows"
+                    f"table {table} would go to a topic whose name has {len(topic)} characters, but Kafka allows"
                     f" {_MAX_CHARACTERS}; shorten topic_prefix, remove full_table_name, or set topic_name"
                 )
             if topic in owners and self._name is None and not self._names.shared:

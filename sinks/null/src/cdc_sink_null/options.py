@@ -14,5 +14,5 @@ class NullOptions:
     """Options of the changefeed or parameters of the sink URI."""
 
     delay: Duration = option(
-        Duration(0.0), doc="How long each flush takes, as that of a slow destination. Each task flushes once a step."
+        Duration(0.0), doc="How long each flush takes, to simulate a slow destination. Each task flushes once per step."
     )

@@ -15,7 +15,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         options="cdc_sink_null.options:NullOptions",
         schemes=("null",),
         output="messages",
-        summary="Delivers nothing: encodes messages and throws them away, to measure a changefeed",
+        summary="Delivers nothing: encodes messages and discards them, to measure a changefeed",
         envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched", "cloudevents"}),
         refuses_rows=False,
     )

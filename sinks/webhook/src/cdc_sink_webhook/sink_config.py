@@ -29,7 +29,7 @@ class FlushConfig:
             if getattr(self, name) < 0:
                 raise ValueError(f"'Flush.{name}' must not be negative")
         if (self.Messages or self.Bytes) and not self.Frequency:
-            raise ValueError("'Flush.Frequency' is not set, messages may never be sent. Set it, for example to '1s'")
+            raise ValueError("'Flush.Frequency' is not set, so messages may never be sent. Set it, for example to '1s'")
 
     @property
     def single(self) -> bool:
@@ -43,8 +43,8 @@ class RetryConfig:
 
     Max: str = option(
         "3",
-        doc="How often a request is retried before the step fails: a number, or `inf`. An answer that only another"
-        " setting changes is not retried.",
+        doc="How many times a request is retried before the step fails: a number, or `inf`. Answers that "
+        "only a changed setting can fix are not retried.",
     )
     Backoff: Duration = option(
         Duration(0.5), doc="Wait before the first retry. Each further wait is twice as long, up to 30 s."
@@ -52,7 +52,7 @@ class RetryConfig:
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit <= 0:
-            raise ValueError(f"'Retry.Max' is {self.limit}, must be a whole number of at least 1, or 'inf'")
+            raise ValueError(f"'Retry.Max' is {self.limit}, but must be a whole number of at least 1, or 'inf'")
         if self.Backoff < 0:
             raise ValueError("'Retry.Backoff' must not be negative")
 
@@ -64,7 +64,9 @@ class RetryConfig:
         try:
             return int(self.Max)
         except ValueError:
-            raise ValueError(f"'Retry.Max' is '{self.Max}', must be a whole number of at least 1, or 'inf'") from None
+            raise ValueError(
+                f"'Retry.Max' is '{self.Max}', but must be a whole number of at least 1, or 'inf'"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
