@@ -14,28 +14,16 @@ from typing import Any
 from benchmarks.kafka_topic import KafkaTopic
 from benchmarks.peer import connector_properties
 from benchmarks.processes import Usage, watched
-from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
+from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of, pom
 from cdc_sink_kafka.demo.java_process import free_port, java
 
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>cdc</groupId><artifactId>kafka-connect</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>connect-json</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>io.debezium</groupId><artifactId>debezium-connector-postgres</artifactId><version>3.6.3.Final</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+_POM = pom(
+    "kafka-connect",
+    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-json:{KAFKA_VERSION}",
+    "io.debezium:debezium-connector-postgres:3.6.3.Final",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
 _JAVA = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """The options of Kafka's own `connect-standalone`."""
 _POLL_S = 1.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
+from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of, pom
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_sink_kafka.demo.java_server import JavaServer
 from cdc_testing.rest_rig import Rest, config, serving_rest
@@ -96,25 +96,13 @@ def ours(directory: Path) -> Iterator[Ours]:
         yield Ours(rest, rest.store.nodes.join(node("one"), lease_s=600), directory / "control")
 
 
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>cdc</groupId><artifactId>kafka-connect</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>connect-file</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>connect-json</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.5</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+_POM = pom(
+    "kafka-connect",
+    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-json:{KAFKA_VERSION}",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
+)
 
 
 class ConnectWorker(JavaServer):

@@ -12,23 +12,17 @@ import pyspark
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
-from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
+from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of, pom
 from cdc_sink_kafka.demo.java_process import java
 from cdc_testing.table_rows import Row, make_rows
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
 from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, SourceFacts, Timestamp
 
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>cdc</groupId><artifactId>connect-json</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>connect-json</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+_POM = pom(
+    "connect-json",
+    f"org.apache.kafka:connect-json:{KAFKA_VERSION}",
+)
 
 
 class ConnectConverter:

@@ -14,27 +14,37 @@ from pathlib import Path
 
 from cdc_core import ConfigError
 
-__all__ = ["KAFKA_VERSION", "REGISTRY_VERSION", "jars_of", "kafka_jars", "registry_home"]
+__all__ = ["KAFKA_VERSION", "REGISTRY_VERSION", "jars_of", "kafka_jars", "pom", "registry_home"]
 
 KAFKA_VERSION = "4.3.0"
 REGISTRY_VERSION = "2.6.13.Final"
 
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _REGISTRY = f"io.apicurio:apicurio-registry-app:{REGISTRY_VERSION}:tar.gz:all"
-# Kafka logs through SLF4J but has no binding for it. Without one, a broker that fails logs nothing.
-_KAFKA_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+
+
+def pom(name: str, *artifacts: str) -> str:
+    """Return the file in which Maven reads what *name* requires: *artifacts*, each as `group:artifact:version`."""
+    required = "".join(
+        f"    <dependency>\n      <groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version>\n    </dependency>\n"
+        for group, artifact, version in (each.split(":") for each in artifacts)
+    )
+    return f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>cdc</groupId><artifactId>kafka-server</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>cdc</groupId><artifactId>{name}</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
-    </dependency>
-  </dependencies>
+{required}  </dependencies>
 </project>
 """
+
+
+# Kafka logs through SLF4J but has no binding for it. Without one, a broker that fails logs nothing.
+_KAFKA_POM = pom(
+    "kafka-server",
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
 
 
 def kafka_jars() -> Path:
