@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
-from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.rows import BATCH_ROWS, SCHEMA, batches_of, row_batch, sink_context, write_slice
 from benchmarks.timing import take_turns
 from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.options import KafkaOptions
@@ -29,9 +29,8 @@ from cdc_sink_kafka.producer_config import client_properties, producer_propertie
 from cdc_sink_kafka.sink import KafkaSink
 from confluent_kafka import KafkaError, Producer
 
-from cdc_core import RowBatch, SinkContext, SliceInfo
+from cdc_core import RowBatch
 
-_BATCH_ROWS = 16_384
 _CHUNK = 10_000
 _QUEUE_FULL = KafkaError._QUEUE_FULL
 
@@ -39,10 +38,10 @@ Messages = list[dict[str, Any]]
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    count = max(1, bench.sizes.part_rows // _BATCH_ROWS)
-    whole = row_batch(count * _BATCH_ROWS)
-    batches = [whole.slice(start, _BATCH_ROWS) for start in range(0, len(whole), _BATCH_ROWS)]
-    context = _context(f"kafka://{bench.broker.bootstrap_servers}")
+    count = max(1, bench.sizes.part_rows // BATCH_ROWS)
+    whole = row_batch(count * BATCH_ROWS)
+    batches = batches_of(whole)
+    context = sink_context(f"kafka://{bench.broker.bootstrap_servers}", KafkaOptions(), encoder())
     destination = KafkaDestination(context)
     destination.prepare()
     topic = destination.topic(SCHEMA.name)
@@ -53,7 +52,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     try:
         turns = take_turns(
             {
-                "sink": lambda: _write_slice(sink, batches),
+                "sink": lambda: write_slice(sink, batches),
                 "bare": lambda: bare.produce(ready),
                 "dicts": lambda: bare.produce_pairs(keys, values),
             }
@@ -123,19 +122,6 @@ class _BareLoop:
 
     def _on_delivery(self, error: KafkaError | None, _: Any) -> None:
         self._failed += error is not None
-
-
-def _context(uri: str) -> SinkContext:
-    return SinkContext(
-        changefeed="bench", epoch=1, uri=uri, options=KafkaOptions(), encoder=encoder(), tables=(SCHEMA.name,)
-    )
-
-
-def _write_slice(sink: KafkaSink, batches: Sequence[RowBatch]) -> None:
-    sink.begin(SliceInfo(step=0, index=0, lower=batches[0].latest()))
-    for batch in batches:
-        sink.emit(batch)
-    sink.flush()
 
 
 def _encoded(batches: Sequence[RowBatch], topic: str) -> tuple[list[bytes], list[bytes]]:

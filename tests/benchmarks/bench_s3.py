@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
-from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.rows import BATCH_ROWS, batches_of, row_batch, sink_context, write_slice
 from benchmarks.timing import take_turns
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.s3 import S3Store
@@ -29,16 +29,13 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_testing.object_stores import BUCKET, S3_KEY, S3_SECRET, SeaweedFS
 from fsspec.asyn import sync
 
-from cdc_core import RowBatch, SinkContext, SliceInfo
-
-_BATCH_ROWS = 16_384
 _AT_ONCE = 4
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    count = max(1, bench.sizes.part_rows // _BATCH_ROWS)
-    whole = row_batch(count * _BATCH_ROWS)
-    batches = [whole.slice(start, _BATCH_ROWS) for start in range(0, len(whole), _BATCH_ROWS)]
+    count = max(1, bench.sizes.part_rows // BATCH_ROWS)
+    whole = row_batch(count * BATCH_ROWS)
+    batches = batches_of(whole)
     with SeaweedFS() as store:
         options = CloudStorageOptions(
             aws_access_key_id=S3_KEY,
@@ -46,25 +43,16 @@ def run(bench: Bench) -> Iterator[Figure]:
             aws_endpoint=store.endpoint,
             aws_region="us-east-1",
         )
-        sink = CloudStorageSink(
-            SinkContext(
-                changefeed="bench",
-                epoch=1,
-                uri=f"s3://{BUCKET}/sink",
-                options=options,
-                encoder=encoder(),
-                tables=(SCHEMA.name,),
-            )
-        )
+        sink = CloudStorageSink(sink_context(f"s3://{BUCKET}/sink", options, encoder()))
         steps = itertools.count()
-        _write_slice(sink, batches, next(steps))  # connects, and writes the objects that the loops upload
+        write_slice(sink, batches, step=next(steps))  # connects, and writes the objects that the loops upload
         fs = S3Store.new_client(options)
         bodies = [fs.cat_file(path) for path in sorted(fs.find(f"{BUCKET}/sink")) if path.endswith(".ndjson")]
         keys = (f"{BUCKET}/bare/{number}" for number in itertools.count())
         try:
             turns = take_turns(
                 {
-                    "sink": lambda: _write_slice(sink, batches, next(steps)),
+                    "sink": lambda: write_slice(sink, batches, step=next(steps)),
                     "bare": lambda: [fs.pipe_file(next(keys), body) for body in bodies],
                     "at_once": lambda: sync(fs.loop, _upload_at_once, fs, keys, bodies),
                 }
@@ -95,13 +83,6 @@ def run(bench: Bench) -> Iterator[Figure]:
         peer=medians["at_once"],
         peer_name="s3fs loop",
     )
-
-
-def _write_slice(sink: CloudStorageSink, batches: Sequence[RowBatch], step: int) -> None:
-    sink.begin(SliceInfo(step=step, index=0, lower=batches[0].latest()))
-    for batch in batches:
-        sink.emit(batch)
-    sink.flush()
 
 
 async def _upload_at_once(fs: Any, keys: Iterator[str], bodies: Sequence[bytes]) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.report import Figure
-from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.rows import BATCH_ROWS, row_batch, sink_context, write_slice
 from benchmarks.timing import fastest_s
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
-from cdc_core import Encoder, FileBody, MessageBatch, RowBatch, SinkContext, SliceInfo, TableSchema, Timestamp
-
-_BATCH_ROWS = 16_384
+from cdc_core import Encoder, FileBody, MessageBatch, RowBatch, TableSchema, Timestamp
 
 
 class _Ready(Encoder, FileBody):
@@ -48,37 +48,21 @@ class _Ready(Encoder, FileBody):
 
 
 def run(bench: Bench) -> Iterator[Figure]:
-    batch = row_batch(_BATCH_ROWS)
+    batch = row_batch(BATCH_ROWS)
     body = encoder().open_body("orders").write(batch)
     assert isinstance(body, pa.Buffer)
-    count = max(1, bench.sizes.part_rows // _BATCH_ROWS)
+    count = max(1, bench.sizes.part_rows // BATCH_ROWS)
     steps = iter(range(1_000_000))
     for compression in ("none", "zstd"):
         with bench.scratch("sink") as directory:
             options: Any = CloudStorageOptions(compression=compression)
-            sink = CloudStorageSink(
-                SinkContext(
-                    changefeed="bench",
-                    epoch=1,
-                    uri=f"file://{directory.absolute()}",
-                    options=options,
-                    encoder=_Ready(body),
-                    tables=(SCHEMA.name,),
-                    compression=compression,
-                )
-            )
-
-            def write_slice(sink: CloudStorageSink = sink) -> None:
-                sink.begin(SliceInfo(step=next(steps), index=0, lower=batch.latest()))
-                for _ in range(count):
-                    sink.emit(batch)
-                sink.flush()
-
-            seconds = fastest_s(write_slice)
-            sink.close()
+            uri = f"file://{directory.absolute()}"
+            with closing(CloudStorageSink(sink_context(uri, options, _Ready(body), compression=compression))) as sink:
+                write = partial(write_slice, sink, [batch] * count)
+                seconds = fastest_s(lambda write=write: write(step=next(steps)))
         yield Figure(
             name=f"part: cloud-storage sink to file://, compression {compression}",
-            value=count * _BATCH_ROWS / seconds,
+            value=count * BATCH_ROWS / seconds,
             unit="rows/s",
             details={"bytes_per_s": count * body.size / seconds},
         )

@@ -30,7 +30,7 @@ from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.feed import Arrival, Feed
 from benchmarks.report import Figure, Target
-from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.rows import batches_of, row_batch, sink_context, write_slice
 from benchmarks.timing import take_turns
 from benchmarks.workload import create_table, update_rows
 from cdc_encoder_json.encoder import JsonEncoder
@@ -38,9 +38,8 @@ from cdc_sink_kafka.demo.servers import Certificates, make_certificates
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.sink import WebhookSink
 
-from cdc_core import EncoderContext, Envelope, RowBatch, SinkContext, SliceInfo
+from cdc_core import EncoderContext, Envelope, RowBatch
 
-_BATCH_ROWS = 16_384
 _PARALLEL = 16
 _REQUESTS = {1: 2_000, 100: 1_000}
 """Requests in each round, by the number of rows in a request."""
@@ -196,16 +195,7 @@ def _sink(port: int, certificates: Certificates, *, rows_each: int) -> WebhookSi
         parallel_requests=_PARALLEL,
         ca_cert=_trust(certificates),
     )
-    return WebhookSink(
-        SinkContext(
-            changefeed="bench",
-            epoch=1,
-            uri=f"webhook-https://localhost:{port}/hook",
-            options=options,
-            encoder=_encoder(),
-            tables=(SCHEMA.name,),
-        )
-    )
+    return WebhookSink(sink_context(f"webhook-https://localhost:{port}/hook", options, _encoder()))
 
 
 def _trust(certificates: Certificates) -> str:
@@ -224,8 +214,4 @@ def _bodies(rows: RowBatch, rows_each: int) -> list[bytes]:
 
 
 def _write_slice(sink: WebhookSink, rows: RowBatch) -> None:
-    sink.begin(SliceInfo(step=0, index=0, lower=rows.latest()))
-    for start in range(0, len(rows), _BATCH_ROWS):
-        sink.emit(rows.slice(start, _BATCH_ROWS))
-    flushed = sink.flush()
-    assert flushed.messages == len(rows)
+    assert write_slice(sink, batches_of(rows)).messages == len(rows)

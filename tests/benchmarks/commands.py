@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from benchmarks.peer import PeerRun, environment
+from benchmarks.peer import PeerRun, SlotPeer, environment
 from benchmarks.workload import connect
 
 _RIVET = "rivet-cli==0.32.2"
 _POLL_INTERVAL_S = 0.01
 
 
-class CommandPeer(ABC):
-    """A command with a slot and a publication of its own, on the table *table* of *uri*, for what changes from now on.
-
-    The slot goes with the database that it is in.
-    """
-
-    plugin = "pgoutput"
-
-    def __init__(self, directory: Path, uri: str, *, table: str) -> None:
-        self.directory, self.uri, self.table = directory, uri, table
-        self.name = f"bench_{uuid.uuid4().hex[:8]}"
-        self.work = directory / self.name
-
-    def __enter__(self) -> Self:
-        self.work.mkdir(parents=True)
-        with connect(self.uri) as connection:
-            connection.execute(f"CREATE PUBLICATION {self.name} FOR TABLE {self.table}".encode())
-            connection.execute("SELECT pg_create_logical_replication_slot(%s, %s)", (self.name, self.plugin))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            shutil.rmtree(self.work)
+class CommandPeer(SlotPeer, ABC):
+    """A command."""
 
     @abstractmethod
     def command(self) -> Sequence[str]:

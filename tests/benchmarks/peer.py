@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
+
+from benchmarks.workload import connect
 
 _PACKAGE = "pydbzengine==3.6.3.0"
 _ENGINE = Path(__file__).with_name("debezium_engine.py")
@@ -54,39 +55,49 @@ class PeerRun:
         return {**asdict(self), "rate_of_engine": self.rate_of_engine, "rate_with_start": self.rate_with_start}
 
 
-class Debezium:
-    """One connector with a slot, a publication and an offset file of its own, on the table *table* of *uri*.
-
-    The slot goes with the database that it is in.
-    """
+class Peer:
+    """Reads the table *table* of *uri* by a slot and a publication of its own; the slot goes with its database."""
 
     def __init__(self, directory: Path, uri: str, *, table: str) -> None:
-        self._directory = directory
-        self._table = table
-        self._uri = uri
-        self._name = f"bench_{uuid.uuid4().hex[:8]}"
-        self._work = directory / self._name
+        self.directory, self.uri, self.table = directory, uri, table
+        self.name = f"bench_{uuid.uuid4().hex[:8]}"
+        self.work = directory / self.name
 
     def __enter__(self) -> Self:
-        self._work.mkdir(parents=True)
+        self.work.mkdir(parents=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if error is None:
-            shutil.rmtree(self._work)
+            shutil.rmtree(self.work)
+
+
+class SlotPeer(Peer):
+    """A peer that needs its slot and its publication beforehand, and reads what changes from then on."""
+
+    plugin = "pgoutput"
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        with connect(self.uri) as connection:
+            connection.execute(f"CREATE PUBLICATION {self.name} FOR TABLE {self.table}".encode())
+            connection.execute("SELECT pg_create_logical_replication_slot(%s, %s)", (self.name, self.plugin))
+        return self
+
+
+class Debezium(Peer):
+    """One connector, with an offset file of its own."""
 
     def run(self, *, expect: int, timeout_s: float = 600.0) -> PeerRun:
         """Let the engine go on where it ended (the first time: a snapshot) until it has seen *expect* events."""
         task = {"properties": self._properties(), "expect": expect, "timeout_s": timeout_s}
-        return peer_run(self._directory, self._work, package=_PACKAGE, program=_ENGINE, task=task)
+        return peer_run(self.directory, self.work, package=_PACKAGE, program=_ENGINE, task=task)
 
     def _properties(self) -> dict[str, Any]:
         return {
-            **connector_properties(self._uri, name=self._name, table=self._table),
+            **connector_properties(self.uri, name=self.name, table=self.table),
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-            "offset.storage.file.filename": str(self._work / "offsets.dat"),
+            "offset.storage.file.filename": str(self.work / "offsets.dat"),
             "offset.flush.interval.ms": 1000,
             "converter.schemas.enable": "false",
         }

@@ -1,12 +1,29 @@
-"""Ready-made row batches of the benchmarks' table, for the parts that need no database."""
+"""Ready-made row batches of the benchmarks' table, and how a sink gets them, for parts without a database."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
+from cdc_core import (
+    Column,
+    ColumnType,
+    Encoder,
+    Flushed,
+    Kind,
+    Op,
+    RowBatch,
+    Sink,
+    SinkContext,
+    SliceInfo,
+    TableName,
+    TableSchema,
+)
 
+BATCH_ROWS = 16_384
 _BIGINT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _TYPES = {
@@ -50,3 +67,21 @@ def row_batch(rows: int, *, wall_ns: int = _START_US * 1000, transaction_rows: i
         key=RowBatch.struct(SCHEMA.key_type, [ids]),
         after=RowBatch.struct(SCHEMA.after_type, columns),
     )
+
+
+def batches_of(rows: RowBatch) -> list[RowBatch]:
+    """Return *rows* as the engine passes them to a sink."""
+    return [rows.slice(start, BATCH_ROWS) for start in range(0, len(rows), BATCH_ROWS)]
+
+
+def sink_context(uri: str, options: Any, encoder: Encoder, **more: Any) -> SinkContext:
+    return SinkContext(
+        changefeed="bench", epoch=1, uri=uri, options=options, encoder=encoder, tables=(SCHEMA.name,), **more
+    )
+
+
+def write_slice(sink: Sink, batches: Sequence[RowBatch], *, step: int = 0) -> Flushed:
+    sink.begin(SliceInfo(step=step, index=0, lower=batches[0].latest()))
+    for batch in batches:
+        sink.emit(batch)
+    return sink.flush()

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 OUTSIDE, STORE = "10.77.0.254", "10.77.0.253"
@@ -31,9 +30,7 @@ class Bridge:
         _run("ip", "link", "set", _BRIDGE, "up")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _run("ip", "link", "del", _BRIDGE)
 
 
@@ -97,9 +94,7 @@ class Host:
             self._ip("link", "set", device, "up")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         _run("ip", "netns", "del", self._space)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from cdc_conformance.validators import SeenMark, SeenRow, events
@@ -46,9 +45,7 @@ class Follower:
         self._client = self._context.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._context.__exit__(kind, error, trace)
 
     def read(self) -> int:

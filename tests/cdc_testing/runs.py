@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 import psutil
@@ -100,9 +99,7 @@ class Feed:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._kill_all()
         if error is not None:
             sys.stderr.write(f"--- {self.log_path}\n{self.log_tail()}\n")
