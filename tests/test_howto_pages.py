@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cdc_testing.cookbook import PAGES, page_of
 from cdc_testing.documented_role import documented
 from cdc_testing.files import delivered
 from cdc_testing.imports import ROOT
@@ -85,6 +86,14 @@ TASKS = "Pause on error", "Mask a column", "Add a table", "Move to another host"
 def test_a_search_finds_the_task_as_a_heading(task: str) -> None:
     text = "\n".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
     assert re.search(rf"^#+ {task}", text, re.MULTILINE)
+
+
+def test_the_index_of_the_cookbook_lists_every_recipe() -> None:
+    listed = re.findall(r"\]\(([a-z-]+)\.md#([a-z-]+)\)", page_of("index").text.partition("\n## ")[0])
+    headings = [
+        (name, heading) for name in PAGES for heading in re.findall("^## (.*)$", page_of(name).text, re.MULTILINE)
+    ]
+    assert listed == [(name, heading.lower().replace(" ", "-")) for name, heading in headings]
 
 
 def commands(page: str) -> list[str]:
