@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import multiprocessing
 import os
 import shutil
@@ -49,6 +50,7 @@ def _run(case: Case, *, homes: Mapping[str, str], limit_s: float) -> Result:
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         del os.environ[name]
     suite = Suite(case, homes, limit_s)
+    gc.freeze()  # pytest collects garbage at its end: what earlier cases have imported need not be looked at again
     with tempfile.TemporaryDirectory(dir=_fast_directory()) as temporary:
         arguments = [
             *("--disable-plugin-autoload", "-p", "cdc_conformance.pytest_plugin", "-p", "no:cacheprovider"),
