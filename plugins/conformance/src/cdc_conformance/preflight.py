@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import cast
 
 from cdc_conformance.given import Given
-from cdc_conformance.rangefeeds.suite import resolved_changefeed
+from cdc_conformance.rangefeeds.suite import open_writer, resolved_changefeed
 from cdc_conformance.sinks.rig import ORDERS, SinkRig
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.parts import Parts
@@ -17,7 +17,6 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import RangefeedRegistration, Registration
 from cdc_core.sink_registration import SinkRegistration
-from cdc_core.source_writer import SourceWriter, SourceWriterContext
 
 
 def try_out(given: Given, host: PluginHost) -> None:
@@ -57,14 +56,12 @@ def _rangefeed(given: Given, registration: RangefeedRegistration) -> None:
     changefeed = resolved_changefeed(registration, uri=place.uri, tables=(table,), options=place.options)
     if not registration.writer:
         return  # the suite reports that
-    component = changefeed.rangefeed
-    context = SourceWriterContext(uri=place.uri, options=component.parsed())
-    with closing(component.load("writer", SourceWriter)(context)) as writer:
+    with closing(open_writer(changefeed, place.uri)) as writer:
         try:
             writer.create_table(table)
         except Exception as error:  # writers raise the errors of their clients
             said = " ".join(str(error).split()) or type(error).__name__
-            raise ConfigError(f"no table can be created at the URI of {component.owner}: {said}") from error
+            raise ConfigError(f"no table can be created at the URI of {changefeed.rangefeed.owner}: {said}") from error
         try:
             with closing(Parts(changefeed).open_rangefeed()) as rangefeed:
                 rangefeed.check()

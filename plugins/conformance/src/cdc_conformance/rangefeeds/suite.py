@@ -59,7 +59,7 @@ def resolved_changefeed(
     tables: Sequence[str],
     options: Mapping[str, Any],
     name: str = "conformance",
-    feed_id: str | None = None,
+    parallelism: int | None = None,
 ) -> ResolvedChangefeed:
     """Return a changefeed of *tables* that is ready to run. Raises: ConfigError for an invalid URI or option."""
     changefeed = Changefeed(
@@ -71,7 +71,14 @@ def resolved_changefeed(
         options=dict(options),
     )
     resolved = resolve(changefeed, PluginHost([plugin_of(registration, UNOPENED_ENCODER, _SINK)]))
-    return resolved.for_attempt(feed_id=feed_id or secrets.token_hex(6), epoch=1)
+    return resolved.for_attempt(feed_id=secrets.token_hex(6), epoch=1, parallelism=parallelism)
+
+
+def open_writer(changefeed: ResolvedChangefeed, uri: str) -> SourceWriter:
+    """Return a new writer to the source at *uri*. The rangefeed of *changefeed* registers it."""
+    component = changefeed.rangefeed
+    writer: type[SourceWriter] = component.load("writer", SourceWriter)
+    return writer(SourceWriterContext(uri=uri, options=component.parsed()))
 
 
 class Disturbance(Protocol):
@@ -127,10 +134,7 @@ class RangefeedSuite(Conformance):
                 "SourceWriter in RangefeedRegistration.writer, or override the fixture source_writer"
             )
         changefeed = resolved_changefeed(registration, uri=rangefeed_uri, tables=("t",), options=rangefeed_options)
-        component = changefeed.rangefeed
-        writer = component.load("writer", SourceWriter)(
-            SourceWriterContext(uri=rangefeed_uri, options=component.parsed())
-        )
+        writer = open_writer(changefeed, rangefeed_uri)
         yield writer
         writer.close()
 
@@ -198,14 +202,14 @@ class RangefeedSuite(Conformance):
                 **rangefeed_options,
                 **options,
             }
-            changefeed = resolved_changefeed(
+            return resolved_changefeed(
                 registration,
                 uri=uri or rangefeed_uri,
                 tables=watched or tables,
                 options=values,
                 name=name or f"conformance-{secrets.token_hex(3)}",
+                parallelism=parallelism,
             )
-            return changefeed.for_attempt(feed_id=changefeed.feed_id, epoch=1, parallelism=parallelism)
 
         return make
 
