@@ -101,8 +101,10 @@ class Table:
 
     @property
     def deferrable(self) -> bool:
-        """Whether several rows can have the same primary key until their transaction ends."""
-        return any(primary and not immediate for primary, _, immediate, _, _ in self.indexes)
+        """Whether several rows can have the same key until their transaction ends."""
+        return any(
+            primary and not immediate and columns == self.key for primary, _, immediate, columns, _ in self.indexes
+        )
 
     @property
     def key(self) -> tuple[str, ...]:
