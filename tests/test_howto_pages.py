@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 from cdc_testing.cookbook import PAGES, page_of
 from cdc_testing.documented_role import documented
@@ -34,12 +33,6 @@ updated = true
 resolved = "0s"
 """
 Command = Callable[[str], str]
-
-
-@pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import re
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -29,12 +28,6 @@ CREATE, READY, ADVANCE, REMOVE = DEBEZIUM.blocks("sql")
 (STOP,) = re.findall(r"(?m)^\$ curl -X (.*)$", DEBEZIUM.text)
 TABLES = "CREATE TABLE orders (id int PRIMARY KEY, n int); CREATE TABLE customers (id int PRIMARY KEY, n int)"
 PEEKED = "'debezium', NULL, NULL, 'proto_version', '1', 'publication_names', 'dbz_publication'"
-
-
-@pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
 
 
 def run_each(connection: Sql, statements: str) -> None:

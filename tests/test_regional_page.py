@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
@@ -24,12 +22,6 @@ INSERT INTO vehicles SELECT gen_random_uuid(), 'seattle', 'bike' FROM generate_s
 CREATE TABLE users (id int PRIMARY KEY);
 """
 KEYS = "SELECT region, id::text FROM vehicles"
-
-
-@pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
 
 
 def next_messages(feed: Feed) -> list[dict[str, Any]]:

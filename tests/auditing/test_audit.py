@@ -28,12 +28,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.queries.selection import Selection
 
 
-@pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
-
-
 class Spoiling(Sink):
     """A sink that delivers what a function makes of the rows."""
 

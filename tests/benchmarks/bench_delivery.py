@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from benchmarks.bench_webhook import WebhookFeed
 from benchmarks.context import Bench
-from benchmarks.feed import Arrival, Feed
 from benchmarks.report import Figure, Target
 from benchmarks.webhook_endpoint import slow_endpoint
 from benchmarks.workload import create_table, update_rows
@@ -17,16 +17,6 @@ _CHANGES = 40_000
 _STEPS = 4
 _DELAY_S = 0.04
 """Of each request with 100 rows: 2,500 rows a second, one request at a time."""
-
-
-class _WebhookFeed(Feed):
-    """A changefeed into the endpoint. It does not know when rows arrive there."""
-
-    def look_before(self) -> None:
-        """Nothing to look at."""
-
-    def first_arrival(self) -> Arrival | None:
-        return None
 
 
 def run(bench: Bench) -> Iterator[Figure]:
@@ -52,7 +42,7 @@ def _rate(bench: Bench, tasks: int, requests: int) -> float:
             "initial_scan": "no",
         }
         sink, spark = f"webhook-http://127.0.0.1:{port}/hook", {"master": f"local[{_TASKS},4]"}
-        feed = _WebhookFeed(scratch, uri, sink=sink, options=options, spark=spark)
+        feed = WebhookFeed(scratch, uri, sink=sink, options=options, spark=spark)
         feed.run_once()
         update_rows(uri, _CHANGES, keys=_KEYS)
         run = feed.run_once()

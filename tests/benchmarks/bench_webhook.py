@@ -59,7 +59,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         yield _whole_feed(bench, port, certificates, scratch)
 
 
-class _WebhookFeed(Feed):
+class WebhookFeed(Feed):
     """A changefeed into the endpoint. It does not know when rows arrive there."""
 
     def look_before(self) -> None:
@@ -80,7 +80,7 @@ def _whole_feed(bench: Bench, port: int, certificates: Certificates, scratch: Pa
     }
     with bench.database("bench_webhook") as uri:
         create_table(uri, _KEYS)
-        feed = _WebhookFeed(scratch, uri, sink=f"webhook-https://localhost:{port}/hook", options=options)
+        feed = WebhookFeed(scratch, uri, sink=f"webhook-https://localhost:{port}/hook", options=options)
         feed.run_once()
         update_rows(uri, changes, keys=_KEYS)
         ours = feed.run_once()

@@ -80,6 +80,13 @@ def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
         yield uri
 
 
+@pytest.fixture
+def sql(database: str) -> Iterator[psycopg.Connection]:
+    """A connection to the test's own database in autocommit mode."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
 @contextmanager
 def fresh_database(postgres_server: EmbeddedPostgres, *, kind: str = "") -> Iterator[str]:
     """Yield the URI of a fresh database, dropped with its slots at the end: for what several tests share.

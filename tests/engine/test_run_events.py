@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.clock import Clock
 from cdc_testing.stored import DEFINITION
 
 from cdc_core import Timestamp
@@ -14,13 +15,6 @@ from cdc_core.engine.run_events import RunEvents
 from cdc_core.errors import FencedError, RetryableError
 from cdc_core.store import events
 from cdc_core.store.progress import Progress, ProgressStore, store_url
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cdc_testing.clock import Clock
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Flushed, SliceInfo, Span, SpanMark, Timestamp
@@ -16,13 +17,6 @@ from cdc_core.telemetry.stages import SINK, SOURCE, STAGES, Repeat
 
 OWNERS: Mapping[str, str] = {SINK: "sink 'webhook'", SOURCE: "source 'postgres'"}
 BEGIN = "changefeed 't': slow: slice (process 7)"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def task(for_s: float, *, stage: str = SINK, process: int = 7, reason: str | None = None) -> Activity:

@@ -6,20 +6,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from cdc_testing.clock import Clock
 from cdc_testing.runs import eventually
 
 from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.errors import ConfigError, RetryableRangefeedError
-
-
-class Clock:
-    """Moves when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def asked(probe: SourceProbe, clock: Clock, *, until_s: float) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
-from cdc_testing.postgres import Sql
 
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
@@ -31,10 +29,3 @@ def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
     """Nodes without Spark over a store in PostgreSQL; none has started."""
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
         yield nodes
-
-
-@pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    """A connection to the source."""
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from cdc_testing.clock import Clock
 from rich.console import Console
 
 from cdc_core import ScanProgress, Timestamp
@@ -37,14 +38,6 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     let_pass(0.42)
     return let_pass
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_the_line_has_rows_rate_volume_and_the_high_water_mark() -> None:

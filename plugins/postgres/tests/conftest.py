@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
 from cdc_rangefeed_postgres import kept_log, planner
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
@@ -13,15 +12,7 @@ from cdc_testing.clock import Clock
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.kept_session import SOON
 from cdc_testing.logprobe import LogProbe
-from cdc_testing.postgres import Sql
 from cdc_testing.standby import standby_of
-
-
-@pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    """A connection to the test's own database in autocommit mode."""
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
 
 
 @pytest.fixture(scope="module")
