@@ -158,7 +158,7 @@ def test_what_is_refused_is_refused_before_anything(
     assert "where the log that replication slot" in refused(tmp_path, capsys, "--to", "0/1", "--yes")
     for text in ("1.9999999999", "9" * 5000 + ".0000000000"):
         assert "is neither 'now', nor a time" in refused(tmp_path, capsys, "--to", text, "--yes")
-    assert "name one of them" in refused(tmp_path, capsys, "--to", "now", "--source", "other", "--yes")
+    assert "choose one of" in refused(tmp_path, capsys, "--to", "now", "--source", "other", "--yes")
     with RunLock(tmp_path / ".cdc" / "orders.lock") as lock:
         assert lock.acquire()
         assert "is running from" in refused(tmp_path, capsys, "--to", "now", "--yes")
