@@ -31,8 +31,11 @@ def losing(sql: Sql) -> Iterator[None]:
 
 
 @contextmanager
-def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2) -> Iterator[None]:
-    """Call *write*(connection, n) repeatedly in several threads, with rising n, until the block ends."""
+def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2, pause_s: float = 0.0) -> Iterator[None]:
+    """Call *write*(connection, n) repeatedly in several threads, with rising n, until the block ends.
+
+    *pause_s* before each call keeps a reader that is slow, as on a busy machine, from having ever more to read.
+    """
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -40,7 +43,7 @@ def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2) ->
         try:
             with psycopg.connect(uri, autocommit=True) as connection:
                 count = number
-                while not stop.is_set():
+                while not stop.wait(pause_s):
                     write(connection, count)
                     count += writers
         except BaseException as error:

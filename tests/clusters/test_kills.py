@@ -27,7 +27,6 @@ OPTIONS = {
     "retry_backoff": "100ms",
     "max_retry_backoff": "1s",
     "executor_wait": "20s",
-    "min_checkpoint_frequency": "500ms",
 }
 
 

@@ -122,7 +122,7 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
 def test_restarts_during_a_scan_with_writes_read_every_block_once(database: str, sql: Sql) -> None:
     fill(sql, 6000)
     with started(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 48_000}) as feed:
-        with writing(database, upsert):
+        with writing(database, upsert, pause_s=0.005):
             for _ in range(4):
                 for _ in range(5):
                     feed.step()

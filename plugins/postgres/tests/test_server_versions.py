@@ -33,7 +33,7 @@ def test_scan_log_and_restart_replay_to_the_table(
     uri = postgres_version(major).uri()
 
     def write(connection: Sql, n: int) -> None:
-        key = n * 7919 % 12000
+        key = n * 7919 % 5000
         if n % 5 == 0:
             connection.execute("DELETE FROM t WHERE id = %s", [key])
         elif n % 7 == 0:
@@ -46,13 +46,13 @@ def test_scan_log_and_restart_replay_to_the_table(
     with psycopg.connect(uri, autocommit=True) as sql:
         assert sql.info.server_version // 10000 == major
         sql.execute("CREATE TABLE t (id int PRIMARY KEY, n numeric, pad text)")
-        sql.execute("INSERT INTO t SELECT g, g / 8.0, repeat('x', 200) FROM generate_series(1, 10000) g")
+        sql.execute("INSERT INTO t SELECT g, g / 8.0, repeat('x', 200) FROM generate_series(1, 4000) g")
         sql.execute("CREATE TABLE parts (id int PRIMARY KEY, v jsonb) PARTITION BY RANGE (id)")
         sql.execute("CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (100)")
         sql.execute("CREATE TABLE high PARTITION OF parts FOR VALUES FROM (100) TO (200)")
         sql.execute("INSERT INTO parts SELECT g, jsonb_build_object('g', g) FROM generate_series(90, 110) g")
         with started(uri, "t", "parts", options=SMALL_ROUNDS) as feed:
-            with writing(uri, write):
+            with writing(uri, write, pause_s=0.005):
                 feed.step()
                 feed.restart()
                 feed.scan()
