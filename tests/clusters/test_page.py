@@ -43,6 +43,6 @@ def test_the_cluster_of_the_page_runs_its_changefeed(database: str, tmp_path: Pa
     assert sorted(row["key"][0] for row in delivered(tmp_path / "out", "orders")) == list(range(1, 501))
     assert "Bound MasterWebUI to 127.0.0.1" in (tmp_path / "master.log").read_text()
     assert "Bound WorkerWebUI to 127.0.0.2" in (tmp_path / "worker2.log").read_text()
-    assert "runs drivers for everybody" not in done.stderr
+    assert "accepts drivers from anyone" not in done.stderr
     assert "REST server" not in (tmp_path / "master.log").read_text()
     assert re.search(r"[12] executors? with 2 task slots", done.stderr), done.stderr
