@@ -23,5 +23,5 @@ def test_a_key_stays_as_it_was_written(text: str) -> None:
     ids=lambda text: text[:12],
 )
 def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a JSON array of the values of a key"):
+    with pytest.raises(ConfigError, match="is not a JSON array of key values"):
         checked_key(text)
