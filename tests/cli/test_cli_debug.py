@@ -181,7 +181,7 @@ def test_nothing_is_overwritten_and_a_log_must_exist(file: Path, store: Progress
     path.write_text("mine")
     assert "cannot be written: File exists" in cdc.refused("debug", file, "-o", path, "--no-connect")
     assert path.read_text() == "mine"
-    assert "no file 'nowhere.log'" in cdc.refused("debug", file, "--log", "nowhere.log")
+    assert "the file 'nowhere.log' does not exist" in cdc.refused("debug", file, "--log", "nowhere.log")
 
 
 def test_with_no_connect_neither_source_nor_sink_is_asked(file: Path, store: ProgressStore, capsys: Capture) -> None:
