@@ -42,9 +42,8 @@ class CloudEvents:
     def __post_init__(self) -> None:
         if not _URI.fullmatch(self.source):
             raise ValueError(
-                f"option 'cloudevents_source' is '{self.source}', which is not a URI without query and "
-                f"fragment; write a path"
-                " such as /shop, or https://example.com/shop, and percent-encode other characters"
+                f"option 'cloudevents_source' is '{self.source}', which is not a URI without query and fragment; "
+                "write a path such as /shop, or https://example.com/shop, and percent-encode other characters"
             )
         if not _VISIBLE.fullmatch(self.type_prefix):
             raise ValueError(

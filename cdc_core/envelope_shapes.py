@@ -58,7 +58,7 @@ def check_options(owner: str, envelope: str, given: Collection[str], properties:
     for option in given:
         if option not in SHAPES[envelope].options:
             fit = " or ".join(f"'{other}'" for other, shape in SHAPES.items() if option in shape.options)
-            raise OptionError(f"{owner}: envelope '{envelope}' has no place for '{option}'; use {fit}")
+            raise OptionError(f"{owner}: envelope '{envelope}' cannot hold '{option}'; use {fit}")
         if envelope == "enriched" and option in SOURCE_TIMES and "source" not in properties:
             raise OptionError(
                 f"{owner}: envelope '{envelope}' has '{option}' in its source; set enriched_properties = 'source'"

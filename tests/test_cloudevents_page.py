@@ -100,7 +100,7 @@ def as_json(event: Any) -> dict[str, Any]:
         ("file:///d", {}, "sink 'cloudstorage' does not accept envelope 'cloudevents'; it accepts bare, enriched, wr"),
         ("kafka://b", {"enriched_properties": "source"}, "'enriched_properties' requires envelope 'enriched'"),
         ("kafka://b", {"envelope": "wrapped"}, "option 'cloudevents_source' requires envelope 'cloudevents'; remove"),
-        ("kafka://b", {"cloudevents_source": "a b"}, "option 'cloudevents_source' is 'a b', not a URI"),
+        ("kafka://b", {"cloudevents_source": "a b"}, "option 'cloudevents_source' is 'a b', which is not a URI"),
         ("kafka://b", {"cloudevents_type_prefix": "é"}, "option 'cloudevents_type_prefix' is 'é', with characters"),
     ],
 )

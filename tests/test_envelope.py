@@ -76,7 +76,7 @@ def test_an_option_without_a_place_is_refused_with_the_envelopes_that_fit(
         with pytest.raises(OptionError) as refused:
             envelope.check("encoder 'x'")
         fitting = "'wrapped' or 'enriched' or 'cloudevents'" if option == "diff" else fit
-        assert str(refused.value) == f"encoder 'x': envelope '{name}' has no place for '{option}'; use {fitting}"
+        assert str(refused.value) == f"encoder 'x': envelope '{name}' cannot hold '{option}'; use {fitting}"
 
 
 def test_metadata_is_beside_the_row_or_in_one_object() -> None:

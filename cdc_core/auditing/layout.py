@@ -65,7 +65,7 @@ class Layout:
         if theirs.primary_key != self.schema.primary_key:
             raise ConfigError(
                 f"table {self.schema.name} has rows with the key ({', '.join(theirs.primary_key)}) at the destination,"
-                f" and its key is ({', '.join(self.schema.primary_key)}) now. Rows with different keys "
+                f" but its key is now ({', '.join(self.schema.primary_key)}). Rows with different keys "
                 f"cannot be compared"
             )
         types = [_wide(column.type.arrow) for column in self.schema.key_columns]

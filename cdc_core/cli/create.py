@@ -69,7 +69,7 @@ def create(
     """Make the changefeed NAME in FILE a job, which a node runs from now on; without NAME, all changefeeds of the file.
 
     FILE may also be the name of a pipeline that an installed package publishes. The store keeps the definition, with
-    references such as ${PASSWORD} in place of secrets; each node resolves them from its own environment and files. A
+    references such as ${PASSWORD} instead of secrets; each node resolves them from its own environment and files. A
     changefeed that `cdc run` has run with this store continues where it stopped; with --from-state, so does one that
     ran with another store. Stop that run first.
     """
@@ -145,13 +145,13 @@ def alter(
 ) -> int:
     """Change the tables of the changefeed NAME, in its definition in the progress store. Stop the changefeed first.
 
-    The next run with --store scans the added tables while it follows the others, and leaves out the dropped ones; what
-    these have at the sink stays there. A run from FILE takes the list in the file: change it there too.
+    The next run with --store scans the added tables while it follows the others, and skips the dropped ones, whose rows
+    stay at the sink. A run from FILE takes the list in the file: change it there too.
 
-    A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
-    A running job continues with the changes after its running step. One that an error has stopped runs again; a paused
-    one stays paused. The source cannot be changed; once the job has started, neither can the type of its sink nor the
-    options cursor, end_time and initial_scan. While a node is starting a job, pause it before you alter it.
+    For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names. A running job
+    continues with the changes after its running step. One that an error has stopped runs again; a paused one stays
+    paused. The source cannot be changed; once the job has started, neither can the type of its sink nor the options
+    cursor, end_time and initial_scan. While a node is starting a job, pause it before you alter it.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):

@@ -67,8 +67,8 @@ def drop(
     If this fails half-way, repeat it. End a job with `cdc cancel`; once it has ended, this deletes it from the progress
     store.
 
-    With --orphans and the URI of a source, drops what changefeeds that none of the progress stores knows have created
-    there, unless it is in use.
+    With --orphans and the URI of a source, drops unused objects there that were created by changefeeds which none of
+    the progress stores knows.
     """
     if orphans:
         if name is not None or forget_only or store is not None:

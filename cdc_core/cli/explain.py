@@ -41,7 +41,7 @@ def explain(named: Named, as_json: bool) -> int:
     """Show what the query of changefeed NAME in FILE needs of its source, and the plan of Spark's optimizer.
 
     Lists the columns that a scan has to read, the comparisons that the source can evaluate, the part of the condition
-    that is left to Spark and why, and which changes the source leaves out. Does the same for each table that has a
+    that is left to Spark and why, and the changes that the source omits. Does the same for each table that has a
     section. Changes nothing.
     """
     feed, *_ = named.resolved()

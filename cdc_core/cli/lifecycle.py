@@ -69,7 +69,7 @@ def resume(named: Named, wait: bool, as_json: bool) -> int:
     Fix the cause first: otherwise the same error pauses it again. A run that waits notices within two seconds. Without
     one, the next `cdc run` continues. Only the name is read from FILE: passwords and plugins are not needed.
 
-    A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
+    For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names.
     """
     name, _, url = named.place()
     with opened(named.session, url, name, by_name=named.store is not None) as changefeeds:

@@ -55,7 +55,7 @@ _SECTIONS = {
         "pack": ("pack:pack", "Pack plugins and libraries for the executors of a cluster."),
         "worker-resources": (
             "locality:worker_resources_command",
-            "Declare the locality of a Spark standalone worker.",
+            "Declare the locality of a worker in a Spark standalone cluster.",
         ),
     },
     "Diagnostics": {

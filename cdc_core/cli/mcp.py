@@ -16,7 +16,7 @@ from cdc_core.plugins.classes import needing
 @changefeed_command(has_file=False, has_name=False)
 @click.option("--allow-changes", is_flag=True, help="Also offer tools that pause, resume and restart changefeeds.")
 def mcp(named: Named, allow_changes: bool) -> NoReturn:
-    """Serve an assistant: list, explain and diagnose changefeeds as tools of the Model Context Protocol.
+    """Run an MCP server (Model Context Protocol), whose tools list, explain and diagnose changefeeds.
 
     The assistant's program starts this command and talks to it over standard input and output. Without
     --allow-changes, no tool changes a changefeed. Secrets are masked, as everywhere.

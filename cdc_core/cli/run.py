@@ -39,7 +39,7 @@ def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp:
     is the name of a changefeed that was run before: it needs its plugins and what its definition refers to, such as
     ${PASSWORD}, but no file.
 
-    The first run delivers the rows that the tables hold, then every change. A later run continues where the last one
+    The first run delivers the existing rows of the tables, then every change. A later run continues where the last one
     stopped, even if it crashed. Ctrl-C waits for the running step; a second Ctrl-C abandons it, and the next run
     repeats it. Changefeeds that run side by side share one Spark session. When one of them fails, the others continue.
     """

@@ -23,7 +23,7 @@ from cdc_core.timestamp import Timestamp
 
 @click.group
 def schedule() -> None:
-    """Run a changefeed as a scan, again and again, at the times of a cron expression.
+    """Run a changefeed as a scan, repeatedly, on a cron schedule.
 
     Each run is a job of its own, which a node runs: see `cdc docs schedules`.
     """

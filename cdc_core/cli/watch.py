@@ -40,7 +40,9 @@ _POLL_INTERVAL_S = 0.5
 @click.option("--source", metavar="URI", help="Watch this source, instead of a changefeed in FILE.")
 @click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")
 @click.option("--query", metavar="SELECT", help="Watch what this query selects, instead of tables.")
-@click.option("--format", "format_", metavar="FORMAT", help="Format of the messages. Default: that of FILE, or json.")
+@click.option(
+    "--format", "format_", metavar="FORMAT", help="Format of the messages. Default: the format in FILE, or json."
+)
 @click.option(
     "--set",
     "assignments",
@@ -67,8 +69,8 @@ def watch(
     """Print table, key and value of each message of the changefeed NAME in FILE, or of tables at a source.
 
     The sink of the changefeed is not used, no progress is saved, and nothing remains at the source. It begins with the
-    rows that the tables hold, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows, and
-    ignores options of FILE that a scan cannot have, such as resolved. Lines are CSV: a resolved mark has NULL in place
+    existing rows of the tables, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows, and
+    ignores options of FILE that a scan cannot have, such as resolved. Lines are CSV: a resolved mark has NULL instead
     of table and key.
     """
     changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)

@@ -105,7 +105,7 @@ class Changefeed:
             raise type(error)(f"changefeed '{self.name}': {error}") from None
         if tables not in ((), (table,)):
             raise ConfigError(
-                f"changefeed '{self.name}' lists the tables {', '.join(tables)}, and its query reads {table}; remove"
+                f"changefeed '{self.name}' lists the tables {', '.join(tables)}, but its query reads {table}; remove"
                 " 'tables'"
             )
         return (table,)

@@ -259,8 +259,8 @@ def _refuse_impossible(
         )
     if options.key_column is not None and SHAPES[options.envelope].delete is DeleteForm.TOMBSTONE:
         raise OptionError(
-            f"{owner}: envelope '{options.envelope}' shows a deleted row by its key alone, and with 'key_column' the"
-            " key does not say which row that is; use envelope 'bare' or 'wrapped'"
+            f"{owner}: envelope '{options.envelope}' identifies a deleted row only by its key, but with "
+            f"'key_column' the key does not identify the row; use envelope 'bare' or 'wrapped'"
         )
     accepted = sink.envelopes
     if accepted is None:

@@ -74,7 +74,7 @@ class HostRequirements:
     def _problem(self) -> str | None:
         if self.python and self.python != _python():
             return (
-                f"{here()} has Python {_python()}, and the driver has {self.python}; set spark.pyspark.python to"
+                f"{here()} has Python {_python()}, but the driver has {self.python}; set spark.pyspark.python to"
                 f" the same version on every host"
             )
         for distribution, wanted in self.versions.items():
@@ -82,7 +82,7 @@ class HostRequirements:
             if found != wanted:
                 has = f"{distribution} {found}" if found else f"no {distribution}"
                 return (
-                    f"{here()} has {has}, and the driver has {wanted}; install {distribution}=={wanted} there, or"
+                    f"{here()} has {has}, but the driver has {wanted}; install {distribution}=={wanted} there, or"
                     " run `cdc pack` again"
                 )
         for probe in self.probes:

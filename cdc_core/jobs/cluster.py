@@ -81,7 +81,7 @@ class Cluster:
         """Return the cluster. Raises: ConfigError when this node cannot be a driver of it, or it has no cores."""
         if self._secret is None:
             raise ConfigError(
-                f"the master '{NODES}' needs the secret of the nodes' cluster, and this node has none: set"
+                f"the master '{NODES}' needs the secret of the nodes' cluster, but this node has none: set"
                 " CDC_CLUSTER_SECRET or --cluster-secret-file"
             )
         record = self._store.cluster.poll()

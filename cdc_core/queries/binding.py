@@ -57,7 +57,7 @@ class _Binder:
         taken = next((name for name in self._names if name == "cdc_prev"), None)
         if taken is not None and query.refers_to("previous column", "previous row"):
             raise ConfigError(
-                f"query: table {schema.name} has a column of its own named cdc_prev, so a query cannot use "
+                f"query: table {schema.name} has its own column named cdc_prev, so a query cannot use "
                 f"the row before the change; rename the column"
             )
         outputs = [output for item in query.items if not item.is_topic for output in self._outputs(item)]
@@ -215,7 +215,7 @@ class _Binder:
         if name in EVENT_FUNCTIONS and not reference.quoted:
             hint = f"; write {name}()"
         elif not whole and reference.quoted and text[reference.end - 1 : reference.end] == '"':
-            hint = f"; if it is a text, write {_literal(name)}"
+            hint = f"; if it is a string, write {_literal(name)}"
         raise refusal(text, reference.start, f"table {self._schema.name} has no column '{name}'{hint}")
 
     def _require_table(self, qualifier: tuple[str, ...], at: int) -> None:

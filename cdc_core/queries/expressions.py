@@ -165,7 +165,7 @@ class Expressions:
         has_iv = len(given) > iv and "" not in texts[iv]
         if has_iv or (len(given) > mode and len(given[mode]) == 1 and "ECB" in map(str.upper, texts[mode])):
             return
-        reason = f"{RANDOM} unless it is given an iv, its fifth argument, or the mode 'ECB'"
+        reason = f"{RANDOM}; give it an iv, its fifth argument, or the mode 'ECB'"
         raise self.refused(self.tokens[place], f"a query cannot call {self.tokens[place].text}: it {reason}")
 
     def _columns(self, tree: exp.Expr, start: int) -> Iterator[Reference]:
@@ -173,7 +173,7 @@ class Expressions:
             if isinstance(node, exp.AggFunc):
                 name = node.sql_name().lower()
                 name = name if name in self.text.lower() else "an aggregate function"
-                reason = "it takes many rows, and a query sees one change at a time"
+                reason = "it combines many rows, but a query sees one change at a time"
                 raise self.refused_at(start, f"a query cannot call {name}: {reason}")
             self._refuse_node(node, start)
             if isinstance(node, exp.Dot) and _is_previous_in_parentheses(node):

@@ -62,7 +62,7 @@ class Mask:
         if self.kind == "hash" and type_.kind in _WITHOUT_HASH:
             return f"'hash' cannot mask values of the type {type_.source}; {remedy}"
         if self.kind == "truncate" and type_.kind is not Kind.STRING:
-            return f"'truncate' masks text only, and the type is {type_.source}; {remedy}"
+            return f"'truncate' masks text only, but the type is {type_.source}; {remedy}"
         return None
 
     def column(self, column: Column) -> Column:

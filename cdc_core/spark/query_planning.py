@@ -74,9 +74,9 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 _MANY_ROWS = {
-    "Aggregate": "it takes many rows, and a query sees one change at a time",
-    "Window": "it takes many rows, and a query sees one change at a time",
-    "Generate": "it gives several rows for one, and a change is one message",
+    "Aggregate": "it combines many rows, but a query sees one change at a time",
+    "Window": "it combines many rows, but a query sees one change at a time",
+    "Generate": "it returns several rows for one, but a change is one message",
 }
 _SIMPLE: dict[type[DataType], ColumnType] = {
     BooleanType: ColumnType(kind=Kind.BOOL, source="boolean"),
@@ -295,8 +295,8 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
             raise refusal(
                 query.text,
                 output.at,
-                f"a query cannot call {culprit}: it gives another value each time it is called, and a change may be"
-                " delivered more than once",
+                f"a query cannot call {culprit}: it returns a different value each time, but a change may be "
+                f"delivered more than once",
             )
     return selected
 

@@ -134,15 +134,15 @@ def require_java() -> None:
     java = find_java()
     remedy = f"install Java {_MIN_JAVA} or newer (Debian: apt-get install default-jre-headless)"
     if java is None:
-        raise ConfigError(f"Spark needs Java, and there is none on the PATH; {remedy}")
+        raise ConfigError(f"Spark needs Java, but there is none on the PATH; {remedy}")
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError):
-        raise ConfigError(f"Spark needs Java, and '{java}' does not run; {remedy}") from None
+        raise ConfigError(f"Spark needs Java, but '{java}' does not run; {remedy}") from None
     found = re.search(r'version "(\d+)', shown)
     if found is None or int(found.group(1)) < _MIN_JAVA:
         first = shown.splitlines()[0] if shown else "an unknown version"
-        raise ConfigError(f"Spark needs Java {_MIN_JAVA} or newer, and '{java}' is {first}; {remedy}")
+        raise ConfigError(f"Spark needs Java {_MIN_JAVA} or newer, but '{java}' is {first}; {remedy}")
 
 
 def open_session(

@@ -92,14 +92,14 @@ OPTIONS: tuple[CockroachOption, ...] = (
     ),
     _same("unordered", "flag"),
     _same("key_column", "text"),
-    _same("partition_alg", "choice", note="The default is `murmur2`, as of Kafka's own clients."),
+    _same("partition_alg", "choice", note="The default is `murmur2`, as in Kafka's own clients."),
     _refused(
         "ignore_disable_changefeed_replication",
         "flag",
         "no session can leave its rows out of a changefeed",
     ),
     _same("create_kafka_topics", "choice", note="The default is `explicit`."),
-    _refused("hibernation_polling_frequency", "duration", "a changefeed is of tables, not of a database"),
+    _refused("hibernation_polling_frequency", "duration", "a changefeed watches tables, not a database"),
     _same("sink", "URI", altering=True, note="Only with `ALTER CHANGEFEED … SET`."),
     _refused("topics", "text", "it is CockroachDB's own record of its topics"),
 )
@@ -159,7 +159,7 @@ def moment(text: str, now: datetime) -> str:
 _FILES = "files are not sent over HTTP; for requests to an endpoint write webhook-https://"
 _REFUSED = {
     "experimental-sql": "rows are not written to a table of a database",
-    "external": "there are no external connections; write the URI itself, with ${VARIABLE} in place of its secrets",
+    "external": "there are no external connections; write the URI itself, with ${VARIABLE} instead of its secrets",
     "file-http": _FILES,
     "file-https": _FILES,
     "http": _FILES,

@@ -253,7 +253,7 @@ STORE_UP = _process(
 )
 STORE_READ_SECONDS = _process("store_read_seconds", "gauge", "seconds", "How long reading the progress store took.")
 
-NODE_INFO = _process("node_info", "gauge", "", "1; the labels say which node this is.", "node", "version", "locality")
+NODE_INFO = _process("node_info", "gauge", "", "Always 1; the labels identify the node.", "node", "version", "locality")
 NODE_JOINED = _process("node_joined", "gauge", "", "1 while the node has a session in the store. Otherwise 0.")
 NODE_DRAINING = _process("node_draining", "gauge", "", "1 while the node hands over its jobs. Otherwise 0.")
 NODE_JOBS = _process("node_jobs", "gauge", "jobs", "Jobs that the node runs.")

@@ -53,7 +53,7 @@ def preview(feed: ResolvedChangefeed, *, rows: int, live: bool) -> Generator[Pre
     nothing that remains. Resolved marks are left out. Raises: ConfigError; the source's errors.
     """
     if live and feed.encoder.registration.scans_only:
-        raise ConfigError(f"format '{feed.encoder.name}' has no place for changes; remove --live")
+        raise ConfigError(f"format '{feed.encoder.name}' cannot represent changes; remove --live")
     # With 'only' itself, the encoder could refuse options that the changefeed has.
     options = replace(feed.options, initial_scan="no" if live else "yes", end_time=None)
     options = options if live else replace(options, cursor=None)

@@ -73,7 +73,7 @@ COMMON = tuple(
             _common("tables", "LIST", "The tables to watch. Required unless there is a query."),
             _common("sink", "STRING", "URI of the sink.", required=True),
             _common("format", "STRING", "Name of the encoder.", default="json"),
-            _common("query", "STRING", "A query over one table, in place of 'tables'."),
+            _common("query", "STRING", "A query over one table, instead of 'tables'."),
         ),
         start=1,
     )

@@ -331,7 +331,7 @@ def _require_no_masks(written: Mapping[str, Any]) -> None:
     """Return unless a mask stands where a secret is missing. Raises: ConfigError."""
     for key, value in {**written, **written.get("options", {}), **written.get("spark", {})}.items():
         if value == MASK or MASK in secrets_of_uris(value):
-            raise ConfigError(f"'{key}' has {MASK} in place of a secret; write it as ${{VARIABLE}} or ${{file:PATH}}")
+            raise ConfigError(f"'{key}' has {MASK} instead of a secret; write it as ${{VARIABLE}} or ${{file:PATH}}")
 
 
 def key_of(text: str, found: Validated) -> str | None:

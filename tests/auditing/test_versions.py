@@ -223,7 +223,7 @@ def test_zero_and_minus_zero_are_two_keys_and_nan_is_one(tmp_path: Path) -> None
 
 def test_rows_of_another_key_are_refused() -> None:
     other = schema(("v", TEXT), key=("v",))
-    with pytest.raises(ConfigError, match=r"has rows with the key \(id\) at the destination, and its key is \(v\) now"):
+    with pytest.raises(ConfigError, match=r"has rows with the key \(id\) at the destination, but its key is now \(v\)"):
         Layout(schema=other).of(rows((1, 1, "a")), sequence=0)
 
 

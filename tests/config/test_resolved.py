@@ -195,7 +195,7 @@ def test_options_of_dead_letters_are_refused_without_dead_letters(option: dict[s
 
 def test_an_option_that_the_envelope_has_no_place_for_is_refused() -> None:
     bare = encoder(envelopes=frozenset({"wrapped", "bare"}))
-    wanted = r"'orders': envelope 'bare' has no place for 'diff'; use 'wrapped' or 'enriched' or 'cloudevents'$"
+    wanted = r"'orders': envelope 'bare' cannot hold 'diff'; use 'wrapped' or 'enriched' or 'cloudevents'$"
     with pytest.raises(OptionError, match=wanted):
         resolve(changefeed(options={"envelope": "bare", "diff": True}), host(rangefeed(), bare, sink()))
 

@@ -78,12 +78,12 @@ def test_other_versions_are_refused_with_the_remedy(feed: ResolvedChangefeed) ->
     with host_requirements(feed, create=False) as requirements:
         assert {"cdc-core", "cdc-sink-cloudstorage", "cdc-encoder-json"} <= requirements.versions.keys()
         wanted = dataclasses.replace(requirements, versions={"cdc-core": "99"})
-        with pytest.raises(ConfigError, match=r"has cdc-core .*, and the driver has 99; install cdc-core==99 there"):
+        with pytest.raises(ConfigError, match=r"has cdc-core .*, but the driver has 99; install cdc-core==99 there"):
             wanted.require()
         wanted = dataclasses.replace(requirements, versions={"cdc-sink-nowhere": "1"})
-        with pytest.raises(ConfigError, match=r"has no cdc-sink-nowhere, and the driver has 1; install"):
+        with pytest.raises(ConfigError, match=r"has no cdc-sink-nowhere, but the driver has 1; install"):
             wanted.require()
-        with pytest.raises(ConfigError, match=r"has Python 3\.\d+, and the driver has 3\.99; set spark.pyspark.python"):
+        with pytest.raises(ConfigError, match=r"has Python 3\.\d+, but the driver has 3\.99; set spark.pyspark.python"):
             dataclasses.replace(requirements, python="3.99").require()
 
 

@@ -168,7 +168,10 @@ def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str
         ({"arguments": (pa.list_(pa.int8()),)}, "expected one or more of bool, int8"),
         ({"arguments": ("int64",)}, "arguments=('int64',); expected tuple[pyarrow.lib.DataType, ...]"),
         ({"returns": pa.timestamp("ns")}, "expected bool, int8"),
-        ({"deterministic": False}, "deterministic=False; expected True, as a change that is delivered again must give"),
+        (
+            {"deterministic": False},
+            "deterministic=False; expected True, because a change that is delivered again must give",
+        ),
     ],
 )
 def test_what_is_no_good_registration_of_a_function_is_a_problem(changes: dict[str, Any], complaint: str) -> None:

@@ -130,7 +130,7 @@ def test_a_quotation_mark_in_a_name_stays_in_it() -> None:
         (
             'SELECT id FROM orders WHERE status = "paid"',
             38,
-            "table public.orders has no column 'paid'; if it is a text, write 'paid'\n",
+            "table public.orders has no column 'paid'; if it is a string, write 'paid'\n",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_what_the_table_does_not_have_is_named_with_its_place(text: str, column:
 
 def test_a_table_with_a_column_named_cdc_prev_has_no_row_before() -> None:
     assert bound("SELECT id FROM orders", "id", "cdc_prev").raw == ("id",)
-    with pytest.raises(ConfigError, match="has a column of its own named cdc_prev"):
+    with pytest.raises(ConfigError, match="has its own column named cdc_prev"):
         bound("SELECT cdc_prev.id FROM orders", "id", "cdc_prev")
 
 

@@ -38,8 +38,11 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
     [
         ("SELECT foo(id) AS x FROM orders", "foo(id): there is no function 'foo'"),
         ("SELECT name + day AS x FROM orders", "name + day: Cannot resolve"),
-        ("SELECT explode(array(id)) AS x FROM orders", "a query cannot use explode(array(id)): it gives several rows"),
-        ("SELECT mode(id) AS x FROM orders", "a query cannot call mode: it takes many rows"),
+        (
+            "SELECT explode(array(id)) AS x FROM orders",
+            "a query cannot use explode(array(id)): it returns several rows",
+        ),
+        ("SELECT mode(id) AS x FROM orders", "a query cannot call mode: it combines many rows"),
         ("SELECT any_value(id) AS x FROM orders", "a query cannot "),
         ("SELECT null AS x FROM orders", "null is null for every row and has no type"),
         ("SELECT at - at AS x FROM orders", "at - at has the type interval day to second"),

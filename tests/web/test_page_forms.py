@@ -215,7 +215,7 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_created(
         text = browser.post(path, **wrong).page.text
         assert "option 'max_step_rows' must be a whole number" in text
         assert "option 'retry_backoff' must be a duration" in text
-        assert "Something has to be corrected." in text
+        assert "Correct the marked values." in text
     assert store.changefeeds.all() == []
 
 

@@ -83,7 +83,7 @@ def create(request: Request) -> Response:
     value = json_object(request)
     unknown = [key for key in value if key not in _KEYS]
     if unknown:
-        raise Refusal(400, f"the field '{unknown[0]}' is not known; known: {', '.join(_KEYS)}")
+        raise Refusal(400, f"unknown field '{unknown[0]}'; known: {', '.join(_KEYS)}")
     if not isinstance(value.get("config"), dict):
         raise Refusal(400, "the field 'config' must hold the configuration, as an object")
     name = value.get("name")

@@ -159,7 +159,7 @@ def alter_offsets(request: Request) -> Response:
     value = json_object(request)
     unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
     if unknown:
-        raise Refusal(400, f"the field '{unknown[0]}' is not known; known: offsets")
+        raise Refusal(400, f"unknown field '{unknown[0]}'; known: offsets")
     connector = connector_of(request)
     if not isinstance(wanted, list) or not wanted:
         raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")

@@ -34,7 +34,7 @@ _LABELS = {"name": "Name", "source": "Source", "tables": "Tables", "query": "Que
 _HINTS = {
     "name": "1 to 40 of the characters A-Z a-z 0-9 _ -",
     "tables": "One per line, such as public.orders. Not needed with a query.",
-    "query": "SELECT … FROM a table, in place of tables.",
+    "query": "SELECT … FROM a table, instead of tables.",
 }
 _SECRET = " Write it as ${VARIABLE} or ${file:PATH}, which each node resolves."
 
@@ -128,7 +128,7 @@ def values_in(text: str) -> dict[str, str]:
     name, written = definition_in(text, origin="the text")
     values = values_of(name, {"written": written})
     if len(values) > MAX_ENTRIES:
-        raise ConfigError(f"the text has {len(values)} entries, and the maximum is {MAX_ENTRIES}; use `cdc create`")
+        raise ConfigError(f"the text has {len(values)} entries, but the maximum is {MAX_ENTRIES}; use `cdc create`")
     return values
 
 
@@ -205,7 +205,7 @@ def _grouped(options: Sequence[ConfigKey]) -> Iterator[tuple[str, ConfigKey]]:
 
 def _verdict(found: Validated, problems: Mapping[str, str], *, complete: bool) -> dict[str, str]:
     if problems:
-        return {"tone": "bad", "verdict": "Something has to be corrected."}
+        return {"tone": "bad", "verdict": "Correct the marked values."}
     if found.problems:
         return {"tone": "plain", "verdict": "Fill in the form; it is checked as you type."}
     return {"tone": "good", "verdict": "All options are valid." if complete else "All options are valid so far."}

@@ -61,7 +61,8 @@ def test_without_a_free_slot_steps_are_read_by_sql_and_the_log_says_so_once(
                 sql.execute("INSERT INTO t (id) VALUES (%s)", [number])
                 feed.catch_up()
         assert [text.partition(": ")[2] for text in caplog.messages] == [
-            "each step decodes the log behind the open transaction again, because the server gives no kept connection:"
+            "each step decodes the log behind the open transaction again, because the server does not keep a "
+            "connection:"
             " all replication slots are in use"
         ]
         assert set(feed.rows("public.t")) == {(1,), (2,), (3,), (4,), (5,)}

@@ -47,7 +47,7 @@ class CsvEncoder(Encoder):
         envelope = self.context.envelope
         for name in ("diff", "mvcc_timestamp", "topic_in_value", "updated"):
             if getattr(envelope, name):
-                raise OptionError(f"encoder 'csv': a line holds only the table's columns and has no place for '{name}'")
+                raise OptionError(f"encoder 'csv': a line holds only the table's columns, not '{name}'")
         for schema, _ in tables:
             self.keyed_schema(schema)
 
@@ -64,7 +64,7 @@ class CsvEncoder(Encoder):
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002
         """Raise TerminalError: the registration says that the format is for scans only."""
-        raise TerminalError("CSV has no place for resolved marks; remove option 'resolved', or choose another format")
+        raise TerminalError("CSV cannot hold resolved marks; remove option 'resolved', or choose another format")
 
     def open_body(self, topic: str) -> FileBody:  # noqa: ARG002
         return _CsvBody(self)
@@ -109,8 +109,8 @@ def _refuse_deletes(rows: RowBatch) -> None:
     row = pc.index(pc.equal(rows.column("op"), pa.scalar(Op.DELETE, pa.uint8())), value=True).as_py()
     if row >= 0:
         raise EncodeError(
-            f"cannot encode a deleted row of table {rows.schema.name} as CSV (key {rows.shown_key(row)}): CSV has no"
-            " place for deletes; choose another format",
+            f"cannot encode a deleted row of table {rows.schema.name} as CSV (key {rows.shown_key(row)}): "
+            f"CSV cannot represent deletes; choose another format",
             row=row,
         )
 

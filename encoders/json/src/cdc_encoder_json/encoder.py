@@ -139,8 +139,8 @@ class _LinesBody(FileBody):
 def _schemas_in(registry: str, encoder: Encoder) -> RegisteredSchemas:
     if encoder.context.output != "messages":
         raise OptionError(
-            f"{_OWNER}: option 'confluent_schema_registry' applies to messages only, because files of lines have no "
-            "place for schema ids; remove it"
+            f"{_OWNER}: option 'confluent_schema_registry' applies to messages only, because files of lines "
+            f"cannot hold schema ids; remove it"
         )
     try:
         # The package is an extra.

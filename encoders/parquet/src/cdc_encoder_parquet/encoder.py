@@ -43,7 +43,7 @@ class ParquetEncoder(Encoder):
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         if self.context.envelope.topic_in_value:
-            raise OptionError(f"{_OWNER}: files have no place for 'topic_in_value'; remove it")
+            raise OptionError(f"{_OWNER}: files cannot hold 'topic_in_value'; remove it")
         for schema, _ in tables:
             for column in schema.columns:
                 if column.name in METADATA:

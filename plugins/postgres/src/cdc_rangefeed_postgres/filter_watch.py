@@ -114,7 +114,7 @@ class FilterWatch:
         for name, state in after.tables.items():
             key = catalog.tables[name].key
             if state.filtered is not None and key and not set(state.filtered.columns) <= set(key):
-                raise RestartError(f"table {name}: its row filter is changed, as its key has other columns")
+                raise RestartError(f"table {name}: its row filter is changed, because its key has different columns")
         self._catalog = catalog
         self._known = [before, {name: state.filtered for name, state in after.tables.items()}]
         return after

@@ -248,7 +248,7 @@ class _Session:
     def _read(self, connection: Any) -> None:
         copy = SlotCopy.make(connection, self._first.slot, start=self._first.start)
         if copy is None or copy.begin > self._first.start:
-            raise RetryableRangefeedError("the server gives no copy of the slot that begins there")
+            raise RetryableRangefeedError("the server does not copy a slot that begins there")
         range_ = self._ranges[0]
         while not copy.is_failover():
             fetches = copy.fetches(

@@ -162,7 +162,7 @@ def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
         if slice_.slot.name not in _told:
             _told.add(slice_.slot.name)
             log.warning(
-                "replication slot %s: the log is read more slowly, because the server gives no copy of the slot: %s",
+                "replication slot %s: the log is read more slowly, because the server does not copy the slot: %s",
                 slice_.slot.name,
                 server.mask(text_of(error)),
             )

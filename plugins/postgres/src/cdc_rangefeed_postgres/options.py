@@ -48,12 +48,12 @@ class PostgresOptions:
     slot_name: str | None = option(
         None,
         doc="An existing replication slot. The changefeed begins at its confirmed position, and never "
-        "creates or drops it. Without this option the changefeed creates a slot of its own.",
+        "creates or drops it. Without this option, the changefeed creates its own slot.",
     )
     publication_name: str | None = option(
         None,
         doc="An existing publication, created before the slot. The changefeed never creates, alters or drops "
-        "it. Without this option the changefeed creates a publication of its own.",
+        "it. Without this option, the changefeed creates its own publication.",
     )
     row_filter: bool = option(
         False,

@@ -102,7 +102,7 @@ class SharedKeys:
             elif change == _EARLIER:
                 raise TerminalRangefeedError(
                     f"table {table}: a transaction of more than fetch_size gave several rows the same deferrable key,"
-                    " and an earlier part of it had the one that is left. Increase fetch_size"
+                    " and an earlier part of it contained the row that is left. Increase fetch_size"
                 )
             if transaction == self._last:
                 later = key.later()

@@ -75,7 +75,7 @@ class NullDestination(Destination):
         """Return when the URI names no place, since nothing would arrive there. Raises: ConfigError."""
         parts = urlsplit(self.context.uri)
         if parts.netloc or parts.path.strip("/"):
-            raise ConfigError("sink 'null' delivers nothing and has no place; write its URI as null://")
+            raise ConfigError("sink 'null' delivers nothing and has no address; write its URI as null://")
 
     def longest_call_s(self) -> float:
         """Return 0: no row arrives late where none arrives."""
