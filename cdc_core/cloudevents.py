@@ -47,8 +47,8 @@ class CloudEvents:
             )
         if not _VISIBLE.fullmatch(self.type_prefix):
             raise ValueError(
-                f"option 'cloudevents_type_prefix' is '{self.type_prefix}', which has characters other than "
-                f"visible ASCII; write it like com.example.shop."
+                f"option 'cloudevents_type_prefix' is '{self.type_prefix}', which has characters other than visible "
+                "ASCII; write it like com.example.shop."
             )
 
     @property

@@ -115,7 +115,6 @@ def _nanoseconds(text: str) -> int:
         if number * size in _CENTURY:
             raise ValueError(f"must be in nanoseconds since 1970, but is in {unit}; write {number * size}")
     raise ValueError(
-        "must be in nanoseconds since 1970, but this number is not a time in the years 2000 to 2099; write a time"
-        " with a"
-        " time zone such as 2026-01-31T12:00:00Z"
+        "must be in nanoseconds since 1970, but this number is not a time in the years 2000 to 2099; write a time "
+        "with a time zone such as 2026-01-31T12:00:00Z"
     )

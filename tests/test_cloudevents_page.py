@@ -101,7 +101,11 @@ def as_json(event: Any) -> dict[str, Any]:
         ("kafka://b", {"enriched_properties": "source"}, "'enriched_properties' requires envelope 'enriched'"),
         ("kafka://b", {"envelope": "wrapped"}, "option 'cloudevents_source' requires envelope 'cloudevents'; remove"),
         ("kafka://b", {"cloudevents_source": "a b"}, "option 'cloudevents_source' is 'a b', which is not a URI"),
-        ("kafka://b", {"cloudevents_type_prefix": "é"}, "option 'cloudevents_type_prefix' is 'é', with characters"),
+        (
+            "kafka://b",
+            {"cloudevents_type_prefix": "é"},
+            "option 'cloudevents_type_prefix' is 'é', which has characters",
+        ),
     ],
 )
 def test_what_cannot_be_combined_is_refused_by_name(

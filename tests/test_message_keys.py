@@ -192,8 +192,8 @@ def test_a_table_without_the_column_is_refused_at_the_start_and_ends_a_run(
                 "kafka://broker",
                 format_,
                 {"key_column": "city", "unordered": True, "envelope": envelope},
-                f"envelope '{envelope}' identifies a deleted row only by its key, but with 'key_column' the "
-                f"key does not",
+                f"envelope '{envelope}' identifies a deleted row only by its key, but with 'key_column' the key does "
+                "not",
             )
             for format_ in ("json", "avro", "protobuf")
             for envelope in ("row", "key_only")

@@ -84,10 +84,10 @@ class Audit:
             pass
         if figures.differences:
             raise ConfigError(
-                f"{counted(figures.differences, 'row')} of {figures.rows:,} differ, but the newest resolved mark"
-                f" {marks[-1]} at {self._feed.shown_destination} is older than the read of the source "
-                f"({source.latest}), so an undelivered change looks like a loss. Audit"
-                f" '{self._feed.name}' while it runs, or run it once more first"
+                f"{counted(figures.differences, 'row')} of {figures.rows:,} differ, but the newest resolved mark "
+                f"{marks[-1]} at {self._feed.shown_destination} is older than the read of the source "
+                f"({source.latest}), so an undelivered change looks like a loss. Audit '{self._feed.name}' while it "
+                "runs, or run it once more first"
             )
 
     def _open(self, schemas: Sequence[TableSchema]) -> Delivered:
@@ -102,8 +102,7 @@ class Audit:
         if not marks:
             raise ConfigError(
                 f"there is no resolved mark at {place} yet, so there is no point in time to compare. Audit "
-                f"'{self._feed.name}' after"
-                " its initial scan"
+                f"'{self._feed.name}' after its initial scan"
             )
         if self._at is not None and self._at not in marks:
             near = [*[mark for mark in marks if mark < self._at][-1:], *[mark for mark in marks if mark > self._at][:1]]
@@ -135,8 +134,8 @@ class Audit:
         before = [mark for mark in marks if mark <= source.resolved]
         if not before:
             raise ConfigError(
-                f"the oldest resolved mark {marks[0]} at {self._feed.shown_destination} is newer than the "
-                f"read of the source. Run the audit again"
+                f"the oldest resolved mark {marks[0]} at {self._feed.shown_destination} is newer than the read of the "
+                "source. Run the audit again"
             )
         return before[-1]
 
@@ -237,8 +236,8 @@ def require_auditable_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSc
     for schema in schemas:
         if schema.key:
             raise ConfigError(
-                f"changefeed '{feed.name}' cannot be audited: its section of table {schema.name} leaves out "
-                f"key columns. Add them to 'columns'"
+                f"changefeed '{feed.name}' cannot be audited: its section of table {schema.name} leaves out key "
+                "columns. Add them to 'columns'"
             )
         if feed.envelope().delete is DeleteForm.KEY_AND_NULLS and len(schema.columns) == len(schema.primary_key):
             raise ConfigError(
@@ -248,8 +247,8 @@ def require_auditable_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSc
     topics = Parts(feed).sink_context().topics()
     if not feed.sink.registration.history and topics.shared and len(schemas) > 1:
         raise ConfigError(
-            f"changefeed '{feed.name}' cannot be audited: its tables share a topic, and messages do not name "
-            f"their table"
+            f"changefeed '{feed.name}' cannot be audited: its tables share a topic, and messages do not name their "
+            "table"
         )
 
 

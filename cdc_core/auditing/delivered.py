@@ -125,8 +125,8 @@ class DeliveredMessages(Delivered):
         """Return when every partition still has its first message. Raises: ConfigError."""
         for topic in sorted({topic for topic, _ in self._reader.truncated() if topic is not None}):
             raise ConfigError(
-                f"topic {topic} no longer has its first messages, so an audit cannot tell which rows were delivered."
-                " Deliver to a new topic that keeps all messages (retention.ms = -1 and retention.bytes = -1)"
+                f"topic {topic} no longer has its first messages, so an audit cannot tell which rows were delivered. "
+                "Deliver to a new topic that keeps all messages (retention.ms = -1 and retention.bytes = -1)"
             )
 
     def _row(self, topic: str, message: StoredMessage) -> DecodedRow | None:
@@ -141,8 +141,8 @@ class DeliveredMessages(Delivered):
     def _time(self, topic: str, row: DecodedRow) -> Timestamp:
         if row.updated is None:
             raise ConfigError(
-                f"topic {topic} has messages without a timestamp, from before the option 'updated' was set, "
-                f"so an audit cannot tell which version of a row is the newest"
+                f"topic {topic} has messages without a timestamp, from before the option 'updated' was set, so an "
+                "audit cannot tell which version of a row is the newest"
             )
         return row.updated
 

@@ -64,9 +64,9 @@ class Layout:
         theirs = rows.schema
         if theirs.primary_key != self.schema.primary_key:
             raise ConfigError(
-                f"table {self.schema.name} has rows with the key ({', '.join(theirs.primary_key)}) at the destination,"
-                f" but its key is now ({', '.join(self.schema.primary_key)}). Rows with different keys "
-                f"cannot be compared"
+                f"table {self.schema.name} has rows with the key ({', '.join(theirs.primary_key)}) at the "
+                f"destination, but its key is now ({', '.join(self.schema.primary_key)}). Rows with different keys "
+                "cannot be compared"
             )
         types = [_wide(column.type.arrow) for column in self.schema.key_columns]
         keys = [_cast(array, type_) for array, type_ in zip(rows.column("key").flatten(), types, strict=True)]

@@ -149,6 +149,6 @@ def require_no_run(store: ProgressStore, name: str) -> None:
     if status is not None and is_alive(status, now=datetime.now(UTC)):
         host, pid = status.values.get("host"), status.values.get("pid")
         raise ConfigError(
-            f"changefeed '{name}' is being run by `cdc run` on {host} (process {pid}); stop it first, or wait half a"
-            f" minute if it was killed"
+            f"changefeed '{name}' is being run by `cdc run` on {host} (process {pid}); stop it first, or wait half a "
+            "minute if it was killed"
         )

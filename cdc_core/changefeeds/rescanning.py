@@ -60,8 +60,8 @@ class Rescanning(Finder):
         end = feed.options.end
         if end is not None and end <= source_clock(feed):
             raise ConfigError(
-                f"changefeed '{feed.name}' ends at end_time, {end}, and the contents of its tables at that "
-                f"time can no longer be read; to scan them now, use another name"
+                f"changefeed '{feed.name}' ends at end_time, {end}, and the contents of its tables at that time can "
+                "no longer be read; to scan them now, use another name"
             )
         return feed
 

@@ -95,8 +95,8 @@ class Scheduling(Finder):
                 )
             if connection.execute(sa.select(SCHEDULES.c.name).where(SCHEDULES.c.name == wanted.name)).first():
                 raise ConfigError(
-                    f"schedule '{wanted.name}' already exists; run `cdc schedule drop {wanted.name}` first, or choose"
-                    " another name"
+                    f"schedule '{wanted.name}' already exists; run `cdc schedule drop {wanted.name}` first, or choose "
+                    "another name"
                 )
             require_match(wanted.name, wanted.locality, alive_sessions(connection))
             wanted = replace(wanted, next_run=now if at_once else wanted.next_run or following)

@@ -32,8 +32,8 @@ def checked_key(text: str) -> str:
         return written_key(json.loads(text, parse_float=key_number, parse_constant=key_number))
     except (ValueError, RecursionError):
         raise ConfigError(
-            f"the key '{text}' is not a JSON array of key values; write it as messages show it, such as '[42]'"
-            " or '[\"eu\", 7]'"
+            f"the key '{text}' is not a JSON array of key values; write it as messages show it, such as '[42]' or "
+            "'[\"eu\", 7]'"
         ) from None
 
 

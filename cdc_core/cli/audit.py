@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     type=click.FloatRange(min=0),
     help="How long to wait for a resolved mark after the source has been read. Default: 60, or 0 while the "
-    "changefeed is"
-    " not running.",
+    "changefeed is not running.",
 )
 @click.option(
     "--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most this many rows."

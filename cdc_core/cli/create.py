@@ -156,8 +156,8 @@ def alter(
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
         raise ConfigError(
-            "nothing to alter; name tables to add or drop, such as --add public.orders --drop public.carts; "
-            "for a job, also options to --set or --unset"
+            "nothing to alter; name tables to add or drop, such as --add public.orders --drop public.carts; for a "
+            "job, also options to --set or --unset"
         )
     if scan is not None and not add:
         raise ConfigError("--initial-scan and --no-initial-scan require --add")

@@ -43,8 +43,8 @@ store_option = click.option(
     "--store",
     metavar="DIR|URL",
     help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. With it, FILE is a "
-    "path, such as shop.toml or ./shop, or the name of a changefeed in that store. Default: .cdc beside FILE;"
-    " for a name, the environment variable CDC_STORE.",
+    "path, such as shop.toml or ./shop, or the name of a changefeed in that store. Default: .cdc beside FILE; for a "
+    "name, the environment variable CDC_STORE.",
 )
 """The option of a command with FILE, for `Named.of`."""
 

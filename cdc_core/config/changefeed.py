@@ -57,8 +57,8 @@ class Changefeed:
         object.__setattr__(self, "tables", self._watched())
         if not self.tables or not all(isinstance(table, str) and table for table in self.tables):
             raise ConfigError(
-                f"changefeed '{self.name}' watches no table; list tables, such as tables = ['public.orders'],"
-                " or set a query"
+                f"changefeed '{self.name}' watches no table; list tables, such as tables = ['public.orders'], or set "
+                "a query"
             )
         twice = [table for table, times in Counter(self.tables).items() if times > 1]
         if twice:
@@ -105,8 +105,8 @@ class Changefeed:
             raise type(error)(f"changefeed '{self.name}': {error}") from None
         if tables not in ((), (table,)):
             raise ConfigError(
-                f"changefeed '{self.name}' lists the tables {', '.join(tables)}, but its query reads {table}; remove"
-                " 'tables'"
+                f"changefeed '{self.name}' lists the tables {', '.join(tables)}, but its query reads {table}; remove "
+                "'tables'"
             )
         return (table,)
 

@@ -124,9 +124,9 @@ class ChangefeedOptions:
     delivery_tasks: int = option(
         1,
         doc="How many tasks deliver a step, for destinations slower than the source. With more than 1, rows"
-        " are divided among the tasks by the hash of their keys: rows with the same key stay in order, rows "
-        "with different keys do not. One task still reads the log before the others begin. Useful values are 4 to "
-        "16, because each batch of rows is cut into that many parts; the maximum is 200. Cannot be combined with "
+        " are divided among the tasks by the hash of their keys: rows with the same key stay in order, rows with "
+        "different keys do not. One task still reads the log before the others begin. Useful values are 4 to 16, "
+        "because each batch of rows is cut into that many parts; the maximum is 200. Cannot be combined with "
         "`key_column` or with a query that sets cdc_topic.",
     )
     max_row_bytes: ByteSize = option(
@@ -289,6 +289,6 @@ def require_exchange(owner: str, options: ChangefeedOptions, spark: Mapping[str,
     changed = sorted(_OF_THE_EXCHANGE & spark.keys())
     if options.delivery_tasks > 1 and changed:
         raise OptionError(
-            f"{owner}: option 'delivery_tasks' cannot be used with a Spark setting that may change the order of rows;"
-            f" remove the setting '{changed[0]}'"
+            f"{owner}: option 'delivery_tasks' cannot be used with a Spark setting that may change the order of rows; "
+            f"remove the setting '{changed[0]}'"
         )

@@ -254,13 +254,13 @@ def _refuse_impossible(
         )
     if options.key_column is not None and not encoder.rekeys:
         raise OptionError(
-            f"{owner}: encoder '{encoder.name}' always uses the primary key as the message key; remove option"
-            " 'key_column', or choose another format"
+            f"{owner}: encoder '{encoder.name}' always uses the primary key as the message key; remove option "
+            "'key_column', or choose another format"
         )
     if options.key_column is not None and SHAPES[options.envelope].delete is DeleteForm.TOMBSTONE:
         raise OptionError(
-            f"{owner}: envelope '{options.envelope}' identifies a deleted row only by its key, but with "
-            f"'key_column' the key does not identify the row; use envelope 'bare' or 'wrapped'"
+            f"{owner}: envelope '{options.envelope}' identifies a deleted row only by its key, but with 'key_column' "
+            "the key does not identify the row; use envelope 'bare' or 'wrapped'"
         )
     accepted = sink.envelopes
     if accepted is None:

@@ -49,8 +49,8 @@ class ReaderDiedError(MaskedError):
     def __init__(self, rows: int = 0, table: TableName | None = None) -> None:
         where = "before its first row" if table is None else f"after {counted(rows, 'row')}, the last of table {table}"
         error = RetryableError(
-            f"the process that read a slice died {where}; the step is repeated. If the kernel killed it to "
-            f"free memory, give the host more memory, or lower max_row_bytes",
+            f"the process that read a slice died {where}; the step is repeated. If the kernel killed it to free "
+            "memory, give the host more memory, or lower max_row_bytes",
             outage=False,
         )
         super().__init__(f"{error} {to_wire(error)}")

@@ -192,8 +192,8 @@ def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, sch
         topic = dead_letters.topic(dead_letter_schema(feed.name).name)
         if data_place == letters_place and topic in {data.topic(schema.name) for schema in schemas}:
             raise ConfigError(
-                f"changefeed '{feed.name}' would send its dead letters to topic '{topic}', which already "
-                f"receives its rows; name another topic, or let the changefeed choose the name"
+                f"changefeed '{feed.name}' would send its dead letters to topic '{topic}', which already receives its "
+                "rows; name another topic, or let the changefeed choose the name"
             )
 
 

@@ -74,28 +74,27 @@ class HostRequirements:
     def _problem(self) -> str | None:
         if self.python and self.python != _python():
             return (
-                f"{here()} has Python {_python()}, but the driver has {self.python}; set spark.pyspark.python to"
-                f" the same version on every host"
+                f"{here()} has Python {_python()}, but the driver has {self.python}; set spark.pyspark.python to the "
+                "same version on every host"
             )
         for distribution, wanted in self.versions.items():
             found = _version(distribution)
             if found != wanted:
                 has = f"{distribution} {found}" if found else f"no {distribution}"
                 return (
-                    f"{here()} has {has}, but the driver has {wanted}; install {distribution}=={wanted} there, or"
-                    " run `cdc pack` again"
+                    f"{here()} has {has}, but the driver has {wanted}; install {distribution}=={wanted} there, or run "
+                    "`cdc pack` again"
                 )
         for probe in self.probes:
             if not _is_seen(probe.file):
                 return (
-                    f"{probe.owner} uses directory {probe.directory} of the driver's host, which {here()} cannot see;"
-                    " mount a shared file system at this path on all hosts, or use a server or an object store instead"
+                    f"{probe.owner} uses directory {probe.directory} of the driver's host, which {here()} cannot see; "
+                    "mount a shared file system at this path on all hosts, or use a server or an object store instead"
                 )
         if self.store is not None and _identity(Path(self.store.path)) != self.store.identity:
             return (
-                f"the progress store is the SQLite file {self.store.path} of the driver's "
-                f"machine, which {here()} cannot"
-                " use; set --state to the URL of a database server instead"
+                f"the progress store is the SQLite file {self.store.path} of the driver's machine, which {here()} "
+                "cannot use; set --state to the URL of a database server instead"
             )
         return None
 

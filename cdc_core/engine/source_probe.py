@@ -48,9 +48,8 @@ class SourceProbe:
             self._failures += ["no answer"] * _FAILURES
         if len(self._failures) >= _FAILURES:
             raise RetryableRangefeedError(
-                f"no step has been saved for {behind_text(now - self._saved_at)}, and the source does not "
-                f"answer on a new"
-                f" connection: {self._failures[-1]}"
+                f"no step has been saved for {behind_text(now - self._saved_at)}, and the source does not answer on a "
+                f"new connection: {self._failures[-1]}"
             )
         if now >= self._next_at:
             self._next_at, self._asked_at = now + _EVERY_S, now

@@ -60,8 +60,8 @@ class Cluster:
         self._member: _Member | None = None
         if settings.cores and self._secret is None:
             raise ConfigError(
-                "a node with --cores needs the secret that all such nodes share: put it into the variable"
-                " CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` makes one"
+                "a node with --cores needs the secret that all such nodes share: put it into the variable "
+                "CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` makes one"
             )
         address = settings.reached_at
         if (
@@ -81,8 +81,8 @@ class Cluster:
         """Return the cluster. Raises: ConfigError when this node cannot be a driver of it, or it has no cores."""
         if self._secret is None:
             raise ConfigError(
-                f"the master '{NODES}' needs the secret of the nodes' cluster, but this node has none: set"
-                " CDC_CLUSTER_SECRET or --cluster-secret-file"
+                f"the master '{NODES}' needs the secret of the nodes' cluster, but this node has none: set "
+                "CDC_CLUSTER_SECRET or --cluster-secret-file"
             )
         record = self._store.cluster.poll()
         if not record.members:

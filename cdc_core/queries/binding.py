@@ -57,8 +57,8 @@ class _Binder:
         taken = next((name for name in self._names if name == "cdc_prev"), None)
         if taken is not None and query.refers_to("previous column", "previous row"):
             raise ConfigError(
-                f"query: table {schema.name} has its own column named cdc_prev, so a query cannot use "
-                f"the row before the change; rename the column"
+                f"query: table {schema.name} has its own column named cdc_prev, so a query cannot use the row before "
+                "the change; rename the column"
             )
         outputs = [output for item in query.items if not item.is_topic for output in self._outputs(item)]
         topic = self._topic()

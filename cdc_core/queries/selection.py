@@ -142,8 +142,8 @@ class Selection:
         if name in schema.primary_key and mask.kind != "hash":
             raise _refused(
                 self.table,
-                f"mask.{name}: {mask.kind} would give different rows the same key, because the column is "
-                f"part of the key; use 'hash', or remove the mask",
+                f"mask.{name}: {mask.kind} would give different rows the same key, because the column is part of the "
+                "key; use 'hash', or remove the mask",
             )
         delivered = name not in self.exclude and (not self.include or name in self.include)
         if not delivered and name not in schema.primary_key:  # messages have a key without its columns too

@@ -114,8 +114,8 @@ class TableQueries:
                 )
             if len(found) > 1:
                 raise ConfigError(
-                    f"table {selection.table}: its section could belong to {' and '.join(sorted(found))}; write"
-                    " schema.table in its name"
+                    f"table {selection.table}: its section could belong to {' and '.join(sorted(found))}; write "
+                    "schema.table in its name"
                 )
 
     def _selection_of(self, schema: TableSchema) -> Selection | None:

@@ -58,9 +58,8 @@ def common_databases(
             continue
         if found.setdefault(name.database, other) != other:
             raise ConfigError(
-                f"table {name} is in database {name.database}, but the first source has the "
-                f"tables of that database in both"
-                f" {found[name.database]} and {other}; use databases with the same tables"
+                f"table {name} is in database {name.database}, but the first source has the tables of that database "
+                f"in both {found[name.database]} and {other}; use databases with the same tables"
             )
     return found
 

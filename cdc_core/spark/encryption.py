@@ -40,8 +40,8 @@ def require_encryption(spark: Mapping[str, str]) -> None:
     master = spark.get("master", "local")
     if master == "nodes":
         raise ConfigError(
-            "the Spark master 'nodes' is the cluster that `cdc node --cores` forms, which runs only jobs: "
-            "use `cdc create` instead of `cdc run`"
+            "the Spark master 'nodes' is the cluster that `cdc node --cores` forms, which runs only jobs: use `cdc "
+            "create` instead of `cdc run`"
         )
     if master.startswith("spark://") and _AUTHENTICATE not in spark:
         raise ConfigError(
@@ -70,9 +70,8 @@ def warn_of_open_masters(spark: Mapping[str, str]) -> None:
             connection.close()
         if is_open:
             log.warning(
-                "the master spark://%s accepts drivers from anyone at port %d; set spark.master.rest.enabled "
-                "to false in"
-                " its properties",
+                "the master spark://%s accepts drivers from anyone at port %d; set spark.master.rest.enabled to "
+                "false in its properties",
                 place,
                 _REST_PORT,
             )

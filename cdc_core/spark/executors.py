@@ -260,8 +260,8 @@ def _problem(text: str) -> Exception:
         )
     if found := _OTHER_PYTHON.search(text):
         return ConfigError(
-            f"{where} has Python {found[1]}, but the driver has {found[2]}; set spark.pyspark.python to the same"
-            f" version on every host",
+            f"{where} has Python {found[1]}, but the driver has {found[2]}; set spark.pyspark.python to the same "
+            "version on every host",
             repairable=True,
         )
     if found := _NO_MODULE.search(text):

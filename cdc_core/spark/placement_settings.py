@@ -46,8 +46,8 @@ def pinned(spark: Mapping[str, str], wanted: str | None, *, here: Locality) -> M
     if not here.matches(locality) and (here.tiers or master.startswith("local")):
         whose = f"whose locality is {here}" if here.tiers else "which has no locality"
         raise ConfigError(
-            f"{option} does not match this process, {whose}; run the changefeed on a machine that matches, "
-            f"and give that machine's locality with --locality or CDC_LOCALITY"
+            f"{option} does not match this process, {whose}; run the changefeed on a machine that matches, and give "
+            "that machine's locality with --locality or CDC_LOCALITY"
         )
     settings = _settings(locality, master, option)
     for key, value in settings.items():
@@ -96,8 +96,8 @@ def _settings(locality: Locality, master: str, option: str) -> dict[str, str]:
             _yarn_label(locality, option),
         )
     raise ConfigError(
-        f"{option} is not supported by the Spark master '{master}'; use local, nodes, spark://, k8s:// or yarn, or"
-        " remove the option"
+        f"{option} is not supported by the Spark master '{master}'; use local, nodes, spark://, k8s:// or yarn, or "
+        "remove the option"
     )
 
 

@@ -103,10 +103,10 @@ class RunningQuery:
         if "FetchFailed" in text:
             reason = _FETCH_FAILURE.search(text)
             return QueryHostError(
-                "rows that were read did not reach the tasks that deliver them"
-                f" ({text.splitlines()[0] if reason is None else reason.group(1)}); the step is repeated. If this"
-                " happens again, check the executors' logs: one may have run out of memory or disk, or "
-                "others cannot reach its spark.blockManager.port"
+                "rows that were read did not reach the tasks that deliver them "
+                f"({text.splitlines()[0] if reason is None else reason.group(1)}); the step is repeated. If this "
+                "happens again, check the executors' logs: one may have run out of memory or disk, or others cannot "
+                "reach its spark.blockManager.port"
             )
         if (raised := _raised_in(text)) is not None:
             return QueryHostError(f"a Python worker of Spark failed: {raised}\n{text}")

@@ -151,8 +151,8 @@ def _check_call(rows: DataFrame, query: BoundQuery, call: PythonCall) -> None:
             raise refusal(
                 query.text,
                 call.at,
-                f"argument {number} of {call.function.name} has the type {type_.simpleString()}, but the "
-                f"function takes {expected.simpleString()}; cast it",
+                f"argument {number} of {call.function.name} has the type {type_.simpleString()}, but the function "
+                f"takes {expected.simpleString()}; cast it",
             )
 
 
@@ -296,7 +296,7 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
                 query.text,
                 output.at,
                 f"a query cannot call {culprit}: it returns a different value each time, but a change may be "
-                f"delivered more than once",
+                "delivered more than once",
             )
     return selected
 

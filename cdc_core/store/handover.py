@@ -125,8 +125,8 @@ def put(connection: sa.Connection, name: str, kept: Kept) -> None:
     if connection.execute(sa.select(CHANGEFEEDS.c.name).where(CHANGEFEEDS.c.name == name)).first():
         require_free(found_job(connection, name))  # the job of an attempt that has just succeeded is no leftover
         raise ConfigError(
-            f"changefeed '{name}' was also started in this store by `cdc run`; remove it here with `cdc drop`, or leave"
-            " out --from-state to continue it"
+            f"changefeed '{name}' was also started in this store by `cdc run`; remove it here with `cdc drop`, or "
+            "leave out --from-state to continue it"
         )
     for table in _TABLES:
         if rows := kept.rows[table.name]:

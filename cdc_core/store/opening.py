@@ -136,8 +136,8 @@ def open_engine(url: str) -> sa.Engine:
             return engine
     except (sa.exc.ArgumentError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError(
-            f"the progress store's URL cannot be used: {error}; write postgresql://USER@HOST:PORT/DATABASE "
-            f"or sqlite:////PATH"
+            f"the progress store's URL cannot be used: {error}; write postgresql://USER@HOST:PORT/DATABASE or "
+            "sqlite:////PATH"
         ) from error
     path = Path(parsed.database or "")
     try:

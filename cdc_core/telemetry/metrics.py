@@ -124,8 +124,8 @@ COMMIT_LATENCY = _feed(
     "commit_latency_seconds",
     "histogram",
     "seconds",
-    "Time from the commit of a row until it is durable at the sink, by this host's clock. Each row counts as "
-    "the oldest commit of its batch. Scanned rows are not counted.",
+    "Time from the commit of a row until it is durable at the sink, by this host's clock. Each row counts as the "
+    "oldest commit of its batch. Scanned rows are not counted.",
     buckets=_COMMIT_LATENCY_S,
     saved_as="commit_latency",
 )

@@ -18,9 +18,9 @@ def test_a_changefeed_that_is_pinned_elsewhere_does_not_run(
         toml.write('execution_locality = "region=us"\n')
     monkeypatch.setenv("CDC_LOCALITY", "region=eu")
     assert (
-        "error: changefeed 'orders': execution_locality region=us does not match this process, whose locality is"
-        " region=eu; run the changefeed on a machine that matches, and give that machine's locality with "
-        "--locality or CDC_LOCALITY"
+        "error: changefeed 'orders': execution_locality region=us does not match this process, whose locality is "
+        "region=eu; run the changefeed on a machine that matches, and give that machine's locality with --locality "
+        "or CDC_LOCALITY"
     ) in cdc.refused("run", file)
     assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
 

@@ -110,8 +110,8 @@ def test_a_cursor_is_a_timestamp_or_what_the_source_understands() -> None:
     [
         (
             {"end_time": 1764361590},
-            "option 'end_time' is 1764361590: must be in nanoseconds since 1970, but is in seconds; write"
-            " 1764361590000000000",
+            "option 'end_time' is 1764361590: must be in nanoseconds since 1970, but is in seconds; write "
+            "1764361590000000000",
         ),
         ({"cursor": "1764361590000"}, "but is in milliseconds; write 1764361590000000000"),
         (

@@ -103,8 +103,8 @@ def test_an_option_of_another_component_is_named_as_that() -> None:
         with pytest.raises(OptionError) as raised:
             resolve(changefeed(options={name: 3}), host(rangefeed(), encoder(), sink(), drawer))
         assert str(raised.value) == (
-            f"changefeed 'orders' has no option '{name}', which belongs to sink 'drawer', which is not used "
-            f"here; remove it"
+            f"changefeed 'orders' has no option '{name}', which belongs to sink 'drawer', which is not used here; "
+            "remove it"
         )
 
 

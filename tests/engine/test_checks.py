@@ -48,8 +48,8 @@ def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names(
     tables = ("public.orders", "eu.orders")
     shared = Changefeed(name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room")
     told = (
-        "^tables public.orders and eu.orders would share the topic 'orders'; set option full_table_name, or put the"
-        " tables into separate changefeeds$"
+        "^tables public.orders and eu.orders would share the topic 'orders'; set option full_table_name, or put the "
+        "tables into separate changefeeds$"
     )
     with pytest.raises(ConfigError, match=told):
         check_sink(resolve(shared, plugins), schemas)

@@ -185,9 +185,9 @@ def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_in_th
     with pytest.raises(TerminalError) as raised:
         engine.step()
     assert str(raised.value) == (
-        "changefeed 't': 3 rows refused within an hour, but dead_letter_max is 2; the last one is in table"
-        f" {TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; fix what refuses"
-        " the rows, or raise dead_letter_max"
+        "changefeed 't': 3 rows refused within an hour, but dead_letter_max is 2; the last one is in table "
+        f"{TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; fix what refuses "
+        "the rows, or raise dead_letter_max"
     )
     assert rig.waiting() == [(3, "encode"), (103, "encode"), (203, "encode")]
     assert engine.high_water == Timestamp(300)

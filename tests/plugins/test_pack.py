@@ -46,8 +46,8 @@ def test_a_requirement_that_is_not_installed_is_named(plugin: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         Pack.of_this_environment()
     assert str(raised.value) == (
-        "cdc-sink-shelf needs no-such-library>=2, which is not installed. Install cdc-sink-shelf again, with "
-        "its dependencies"
+        "cdc-sink-shelf needs no-such-library>=2, which is not installed. Install cdc-sink-shelf again, with its "
+        "dependencies"
     )
 
 

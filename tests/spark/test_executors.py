@@ -27,9 +27,8 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
         (
             "spark://a:7077",
             PINNED,
-            "see its web page and its log for its resources. Change execution_locality, or start a worker "
-            "there with the settings of"
-            " `cdc worker-resources`",
+            "see its web page and its log for its resources. Change execution_locality, or start a worker there "
+            "with the settings of `cdc worker-resources`",
         ),
         (
             "spark://a:7077,b:7077",

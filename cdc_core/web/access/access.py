@@ -114,8 +114,8 @@ class Access:
         self.address, self.settings = address, settings
         if not address.is_loopback and settings.tokens is None:
             raise ConfigError(
-                f"--listen {address}: other hosts can connect there without authentication; add --tokens "
-                f"FILE with tokens that `cdc token` creates, or listen at 127.0.0.1"
+                f"--listen {address}: other hosts can connect there without authentication; add --tokens FILE with "
+                "tokens that `cdc token` creates, or listen at 127.0.0.1"
             )
         if not address.is_loopback and settings.tls_cert is None and not settings.trusted_network:
             raise ConfigError(
@@ -143,8 +143,8 @@ class Access:
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(
             403,
-            f"'{request.state.user}' has the role {role.name.lower()}, but this requires the role"
-            f" {endpoint.role.name.lower()}",
+            f"'{request.state.user}' has the role {role.name.lower()}, but this requires the role "
+            f"{endpoint.role.name.lower()}",
         )
 
     def _require_own_page(self, request: Request) -> None:

@@ -208,8 +208,8 @@ def test_all_missing_privileges_are_named_at_once_with_statements_that_grant_no_
         both = f'{shown}, "Weak ""shop".whole'
         assert lacks == (
             f'role clerk may not use replication, nor use schema Weak "shop, parts, nor read table {both}, nor bypass'
-            f" the row-level security of table {shown}, which would hide rows, nor publish table {both}, "
-            f"which only an owner may do"
+            f" the row-level security of table {shown}, which would hide rows, nor publish table {both}, which only "
+            "an owner may do"
         )
         setting, _, statements = advice.partition(", and run ")
         assert setting == "Let an owner publish the tables: set publication_name = 'cdc_orders'"
@@ -319,8 +319,8 @@ def test_a_generated_key_column_is_refused_where_it_is_not_in_the_log(
     with psycopg.connect(uri, autocommit=True) as sql:
         sql.execute("CREATE TABLE k (n int NOT NULL, id int GENERATED ALWAYS AS (n * 2) STORED PRIMARY KEY)")
         assert refusal(uri, "k") == (
-            "table public.k has the generated column id in its key, but that column is not in the log. Use "
-            "another key: run "
+            "table public.k has the generated column id in its key, but that column is not in the log. Use another "
+            "key: run "
             'ALTER TABLE "public"."k" REPLICA IDENTITY USING INDEX …;'
         )
         sql.execute("DROP TABLE k")

@@ -119,9 +119,8 @@ def test_a_time_is_accepted_when_the_slot_has_a_transaction_that_is_not_later(da
     )
     with at_cursor(database, before) as feed:
         assert refusal(feed) == (
-            f"cursor {before} is earlier than {first} ({first.to_datetime().isoformat()}), the first "
-            f"transaction of replication slot s, so changes before it may "
-            f"be missing. Set that time or a later one, or cursor ="
+            f"cursor {before} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction of "
+            "replication slot s, so changes before it may be missing. Set that time or a later one, or cursor ="
             f' "{oldest}", the position of the slot, to start with all its changes'
         )
     with at_cursor(database, first) as feed:

@@ -163,8 +163,8 @@ def test_a_slot_alone_needs_the_initial_scan(database: str, sql: Sql) -> None:
     make_slot(sql)
     with feed_of(database, "t", options={"slot_name": "shop_slot"}, initial_scan=False) as feed:
         assert refusal(feed) == (
-            "replication slot shop_slot has changes older than the publication that the changefeed would "
-            "create, so it could not read them. Set publication_name to a publication that is older than the slot"
+            "replication slot shop_slot has changes older than the publication that the changefeed would create, so "
+            "it could not read them. Set publication_name to a publication that is older than the slot"
         )
 
 

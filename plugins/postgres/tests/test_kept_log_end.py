@@ -62,8 +62,7 @@ def test_without_a_free_slot_steps_are_read_by_sql_and_the_log_says_so_once(
                 feed.catch_up()
         assert [text.partition(": ")[2] for text in caplog.messages] == [
             "each step decodes the log behind the open transaction again, because the server does not keep a "
-            "connection:"
-            " all replication slots are in use"
+            "connection: all replication slots are in use"
         ]
         assert set(feed.rows("public.t")) == {(1,), (2,), (3,), (4,), (5,)}
 

@@ -124,8 +124,8 @@ def refuses(in_front: Store, chunks: list[bytes]) -> None:
         in_front.stage("day/file", chunks).publish()
     assert failed.value.repairable
     assert str(failed.value).endswith(
-        "/out/day/file: the answer reports success, but the store does not hold what was sent. Check that "
-        "the endpoint belongs to the store, and that no proxy answers instead"
+        "/out/day/file: the answer reports success, but the store does not hold what was sent. Check that the "
+        "endpoint belongs to the store, and that no proxy answers instead"
     )
 
 

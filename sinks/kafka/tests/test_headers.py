@@ -94,8 +94,8 @@ def test_a_delete_has_the_headers_of_the_row_before_it_if_known(kafka: KafkaRig)
         (
             {"meta": (TEXT, ["{}"])},
             "meta",
-            "column meta of table public.orders has the type text, but only JSON can hold headers; change the type,"
-            " or the option headers_json_column_name",
+            "column meta of table public.orders has the type text, but only JSON can hold headers; change the type, "
+            "or the option headers_json_column_name",
         ),
         (
             {"meta": (JSON, ["[1]"])},

@@ -75,6 +75,6 @@ def test_a_compacted_topic_refuses_marks_in_one_sentence(kafka: KafkaRig) -> Non
     text = str(refused.value)
     assert text.startswith("1 message was not delivered to Kafka")
     assert text.endswith(
-        "a topic with cleanup.policy=compact accepts no message without a key, such as a resolved mark: change that"
-        " setting, or remove the option resolved"
+        "a topic with cleanup.policy=compact accepts no message without a key, such as a resolved mark: change that "
+        "setting, or remove the option resolved"
     )

@@ -63,14 +63,14 @@ def test_a_pattern_makes_topics_of_the_parts_of_a_name() -> None:
         (
             Topics(TopicNames()),
             [table("orders"), table("orders", "archive")],
-            "tables archive.orders and public.orders would both go to topic 'orders'; set option full_table_name,"
-            " use a changefeed for each, or set topic_name to send all tables to one topic",
+            "tables archive.orders and public.orders would both go to topic 'orders'; set option full_table_name, "
+            "use a changefeed for each, or set topic_name to send all tables to one topic",
         ),
         (
             Topics(TopicNames()),
             [table("o" * 250)],
-            f"table public.{'o' * 250} would go to a topic whose name has 250 characters, but Kafka allows 249;"
-            " shorten topic_prefix, remove full_table_name, or set topic_name",
+            f"table public.{'o' * 250} would go to a topic whose name has 250 characters, but Kafka allows 249; "
+            "shorten topic_prefix, remove full_table_name, or set topic_name",
         ),
         (
             Topics(TopicNames()),

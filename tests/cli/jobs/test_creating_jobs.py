@@ -102,9 +102,8 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     store.progress.save("orders", epoch, progress())
     store.statuses.save("orders", epoch, {"phase": "running", "host": "here", "pid": 7})
     assert cdc.sentence("create", file) == (
-        "changefeed 'orders' is being run by `cdc run` on here (process 7); stop it first, or wait half a "
-        "minute if it was"
-        " killed"
+        "changefeed 'orders' is being run by `cdc run` on here (process 7); stop it first, or wait half a minute if "
+        "it was killed"
     )
     store.statuses.save("orders", epoch, {"phase": "stopped"})
     assert cdc("create", file).out

@@ -109,8 +109,8 @@ def _refuse_deletes(rows: RowBatch) -> None:
     row = pc.index(pc.equal(rows.column("op"), pa.scalar(Op.DELETE, pa.uint8())), value=True).as_py()
     if row >= 0:
         raise EncodeError(
-            f"cannot encode a deleted row of table {rows.schema.name} as CSV (key {rows.shown_key(row)}): "
-            f"CSV cannot represent deletes; choose another format",
+            f"cannot encode a deleted row of table {rows.schema.name} as CSV (key {rows.shown_key(row)}): CSV cannot "
+            "represent deletes; choose another format",
             row=row,
         )
 

@@ -61,7 +61,7 @@ class JsonEncoder(Encoder):
             if context.envelope.has_schema:
                 raise OptionError(
                     f"{_OWNER}: enriched_properties = 'schema' puts the schema in each message, but option "
-                    f"'confluent_schema_registry' puts it in a registry; remove one of them"
+                    "'confluent_schema_registry' puts it in a registry; remove one of them"
                 )
             self._schemas = _schemas_in(options.confluent_schema_registry, self)
 
@@ -71,8 +71,8 @@ class JsonEncoder(Encoder):
             for schema, _ in tables:
                 if any(column.name == METADATA_MEMBER for column in schema.columns):
                     raise ConfigError(
-                        f"table {schema.name} has a column named {METADATA_MEMBER}, which envelope "
-                        f"'{envelope.name}' reserves for metadata; use envelope 'wrapped'"
+                        f"table {schema.name} has a column named {METADATA_MEMBER}, which envelope '{envelope.name}' "
+                        "reserves for metadata; use envelope 'wrapped'"
                     )
         for schema, _ in tables:
             self.keyed_schema(schema)
@@ -139,8 +139,8 @@ class _LinesBody(FileBody):
 def _schemas_in(registry: str, encoder: Encoder) -> RegisteredSchemas:
     if encoder.context.output != "messages":
         raise OptionError(
-            f"{_OWNER}: option 'confluent_schema_registry' applies to messages only, because files of lines "
-            f"cannot hold schema ids; remove it"
+            f"{_OWNER}: option 'confluent_schema_registry' applies to messages only, because files of lines cannot "
+            "hold schema ids; remove it"
         )
     try:
         # The package is an extra.

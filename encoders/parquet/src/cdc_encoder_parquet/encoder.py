@@ -48,9 +48,8 @@ class ParquetEncoder(Encoder):
             for column in schema.columns:
                 if column.name in METADATA:
                     raise ConfigError(
-                        f"table {schema.name} has a column named {column.name}, which Parquet files reserve "
-                        f"for metadata; rename"
-                        " the column, or choose another format"
+                        f"table {schema.name} has a column named {column.name}, which Parquet files reserve for "
+                        "metadata; rename the column, or choose another format"
                     )
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:  # noqa: ARG002

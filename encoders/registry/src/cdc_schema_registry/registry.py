@@ -131,10 +131,10 @@ class Registry:
             if present != schema_id:
                 now_there = "has none" if present is None else f"has it as {present}"
                 raise DestinationLostError(
-                    f"schema registry {self} gave the schema of subject '{subject}' the id {schema_id} and {now_there} "
-                    "now: its schemas were deleted or replaced, and consumers cannot decode the messages with their "
-                    f"ids. Restore them, or {RUN_AGAIN} to register the schemas again. To emit all rows "
-                    f"again with the new ids, first run `cdc rescan FILE NAME --all`"
+                    f"schema registry {self} gave the schema of subject '{subject}' the id {schema_id} and "
+                    f"{now_there} now: its schemas were deleted or replaced, and consumers cannot decode the messages "
+                    f"with their ids. Restore them, or {RUN_AGAIN} to register the schemas again. To emit all rows "
+                    "again with the new ids, first run `cdc rescan FILE NAME --all`"
                 )
 
     def identities(self, subjects: Mapping[str, str], schema_type: SchemaType) -> dict[str, str | None]:

@@ -110,9 +110,8 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         )
     if slots + needed == max_slots:
         log.info(
-            "the server has no free replication slot besides those that the changefeed needs, but reading a "
-            "large step fast briefly takes one more. Run ALTER SYSTEM SET "
-            "max_replication_slots = %d; and restart the "
+            "the server has no free replication slot besides those that the changefeed needs, but reading a large "
+            "step fast briefly takes one more. Run ALTER SYSTEM SET max_replication_slots = %d; and restart the "
             "server",
             max_slots + 10,
         )
@@ -166,8 +165,8 @@ def check_key(table: Table, *, diff: bool) -> None:
     for column in table.key:
         if column not in published:
             raise ConfigError(
-                f"table {name} has the generated column {column} in its key, but that column is not in the log. "
-                f"Use another key: run ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
+                f"table {name} has the generated column {column} in its key, but that column is not in the log. Use "
+                f"another key: run ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX …;"
             )
     for leaf in table.leaves:
         _check_identity(table, leaf, diff=diff)

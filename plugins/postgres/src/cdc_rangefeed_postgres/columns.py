@@ -50,16 +50,16 @@ class ColumnReader:
             ) from err
         except UnknownAttributesError as err:
             raise TerminalRangefeedError(
-                f"table {self.table}, column {self.column.name!r}: type {err} lost and gained attributes "
-                f"while rows were written, and the log does not say which attributes a row has. {READ_ANEW}"
+                f"table {self.table}, column {self.column.name!r}: type {err} lost and gained attributes while rows "
+                f"were written, and the log does not say which attributes a row has. {READ_ANEW}"
             ) from err
 
     def _from_texts(self, texts: pa.StringArray) -> pa.Array:
         gone = self.types[self.column.oid]
         if gone.typtype == GONE and len(texts) > texts.null_count:
             raise TerminalRangefeedError(
-                f"table {self.table}, column {self.column.name!r}: its values in the log have the type {gone.name}, or"
-                f" a domain over it, which was dropped before the changefeed read it. {READ_ANEW}"
+                f"table {self.table}, column {self.column.name!r}: its values in the log have the type {gone.name}, "
+                f"or a domain over it, which was dropped before the changefeed read it. {READ_ANEW}"
             )
         if self.type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
             return json_texts(texts, self.column.oid, self.types)

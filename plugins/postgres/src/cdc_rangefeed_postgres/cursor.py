@@ -23,11 +23,10 @@ def check_cursor(context: RangefeedContext, slot: Slot) -> None:
     if not given or not slot.publication.given:
         missing = "slot_name" if not given else "publication_name"
         raise ConfigError(
-            f"cursor {cursor} needs a replication slot older than the cursor, and a publication older than "
-            f"the slot, because those that the changefeed creates have "
-            f"only later changes. Set {missing}, or remove cursor. To make "
-            f"later cursors possible, create a publication and run SELECT pg_create_logical_replication_slot("
-            f"'NAME', '{PLUGIN}');"
+            f"cursor {cursor} needs a replication slot older than the cursor, and a publication older than the slot, "
+            f"because those that the changefeed creates have only later changes. Set {missing}, or remove cursor. To "
+            "make later cursors possible, create a publication and run SELECT "
+            f"pg_create_logical_replication_slot('NAME', '{PLUGIN}');"
         )
 
 
@@ -54,9 +53,8 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
         )
     if first > at:
         raise ConfigError(
-            f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first "
-            f"transaction of replication slot {slot.shown}, so changes "
-            f"before it may be missing. Set that time or a later one, or"
+            f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction of "
+            f"replication slot {slot.shown}, so changes before it may be missing. Set that time or a later one, or"
             f' cursor = "{begin}", the position of the slot, to start with all its changes'
         )
     return position

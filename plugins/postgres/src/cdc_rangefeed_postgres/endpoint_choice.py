@@ -87,15 +87,14 @@ class EndpointChoice:
         place, slot = self._server.place_of(known), self._slot.name
         if not self._is_listed(known):
             raise HistoryLostError(
-                f"replication slot {slot} is on endpoint {place}, which option 'endpoints' no longer lists, "
-                f"and on no other endpoint. List it again. {NEW_SLOT}"
+                f"replication slot {slot} is on endpoint {place}, which option 'endpoints' no longer lists, and on no "
+                f"other endpoint. List it again. {NEW_SLOT}"
             )
         if reasons[known].startswith(_UNREACHABLE):
             what = "endpoint" if known else "the source"
             raise RetryableRangefeedError(
-                f"{what} {place} cannot be reached ({reasons[known].removeprefix(_UNREACHABLE)}), "
-                f"and no other endpoint "
-                f"has replication slot {slot}. Start that server again. {NEW_SLOT}",
+                f"{what} {place} cannot be reached ({reasons[known].removeprefix(_UNREACHABLE)}), and no other "
+                f"endpoint has replication slot {slot}. Start that server again. {NEW_SLOT}",
                 outage=True,
             )
         return known

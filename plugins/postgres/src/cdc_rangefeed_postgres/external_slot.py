@@ -43,14 +43,13 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
     slot.require_failover(state)
     if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:
         raise ConfigError(
-            f"replication slot {slot.own}, which this changefeed created, would retain the log "
-            f"forever, because {what} replaces it. "
-            f"Remove slot_name, or run SELECT pg_drop_replication_slot('{slot.own}');"
+            f"replication slot {slot.own}, which this changefeed created, would retain the log forever, because "
+            f"{what} replaces it. Remove slot_name, or run SELECT pg_drop_replication_slot('{slot.own}');"
         )
     if not slot.publication.given and not context.initial_scan:
         raise ConfigError(
-            f"{what} has changes older than the publication that the changefeed would create, so it could "
-            f"not read them. Set publication_name to a publication that is older than the slot"
+            f"{what} has changes older than the publication that the changefeed would create, so it could not read "
+            "them. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -124,7 +123,7 @@ def _require_older_publication(connection: Connection, slot: Slot) -> None:
         connection.remove_notice_handler(note)
     if missing:
         raise ConfigError(
-            f"replication slot {slot.shown} has changes older than publication {slot.publication.name}, "
-            f"so they cannot be read. Run SELECT pg_drop_replication_slot('{slot.shown}'); and SELECT "
+            f"replication slot {slot.shown} has changes older than publication {slot.publication.name}, so they "
+            f"cannot be read. Run SELECT pg_drop_replication_slot('{slot.shown}'); and SELECT "
             f"pg_create_logical_replication_slot('{slot.shown}', '{PLUGIN}');"
         )

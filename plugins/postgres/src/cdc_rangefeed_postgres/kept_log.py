@@ -151,8 +151,8 @@ class KeptLog:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "replication slot %s: each step decodes the log behind the open transaction again, "
-                    "because the server does not keep a connection: %s",
+                    "replication slot %s: each step decodes the log behind the open transaction again, because the "
+                    "server does not keep a connection: %s",
                     self._slot.name,
                     self._server.mask(text_of(error)),
                 )

@@ -44,21 +44,20 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
         raise ConfigError(f"position {lsn_text(lsn)} is after the end of the log, {lsn_text(end)}")
     if lsn < begin:
         raise ConfigError(
-            f"position {lsn_text(lsn)} is before {lsn_text(begin)}, where the log that replication slot "
-            f"{slot.shown} retains begins"
+            f"position {lsn_text(lsn)} is before {lsn_text(begin)}, where the log that replication slot {slot.shown} "
+            "retains begins"
         )
     if lsn < saved.altered_at:
         raise ConfigError(
-            f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last "
-            f"scanned or altered, so rows from there would have an old shape"
+            f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last scanned or "
+            "altered, so rows from there would have an old shape"
         )
     left = saved.left or saved.lsn
     if left < saved.again and left < lsn:
         raise ConfigError(
-            f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} "
-            f"are being delivered again, so rows would keep old versions; "
-            f"wait until the changefeed has reached that position, or start over with `cdc"
-            " rescan FILE NAME --all --new-slot`"
+            f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} are being "
+            "delivered again, so rows would keep old versions; wait until the changefeed has reached that position, "
+            "or start over with `cdc rescan FILE NAME --all --new-slot`"
         )
     forward, back = lsn > saved.lsn, lsn < saved.lsn
     token = saved
@@ -136,15 +135,13 @@ def _after(connection: Connection, slot: Slot, saved: PostgresToken, at: Timesta
             return lsn
         else:
             raise ConfigError(
-                f"{at} is earlier than {time}, the first transaction of replication slot "
-                f"{slot.shown}, so changes before"
-                f" it may be missing; move to {lsn_text(begin)} for all its changes"
+                f"{at} is earlier than {time}, the first transaction of replication slot {slot.shown}, so changes "
+                f"before it may be missing; move to {lsn_text(begin)} for all its changes"
             )
     if not known:
         raise ConfigError(
-            f"replication slot {slot.shown} has no transaction, so it is unknown how far back in "
-            f"time it reaches; move to"
-            f" {lsn_text(begin)} for all its changes"
+            f"replication slot {slot.shown} has no transaction, so it is unknown how far back in time it reaches; "
+            f"move to {lsn_text(begin)} for all its changes"
         )
     return flushed
 

@@ -23,8 +23,8 @@ class PostgresOptions:
     endpoints: tuple[dict[str, Any], ...] = option(
         (),
         doc="Servers with the same database, each with `uri` and `locality`: standbys, and the primary itself. The"
-        " slot is created on the closest one that can decode, and log and tables are read there. If none is "
-        "close, that is the source. The publication is created on the source.",
+        " slot is created on the closest one that can decode, and log and tables are read there. If none is close, "
+        "that is the source. The publication is created on the source.",
         uri=True,
     )
     scan_round: Duration = option(
@@ -58,11 +58,10 @@ class PostgresOptions:
     row_filter: bool = option(
         False,
         doc="Let the server omit changes whose key shows that the query, or the `where` of a table's "
-        "section, excludes them: with a row filter in the publication that the changefeed creates. While it is"
-        " set, PostgreSQL refuses to drop its columns or to change their types. After a change of the "
-        "primary key, it refuses UPDATE and DELETE on the table until "
-        "the changefeed has changed the filter, which takes as long "
-        "as the changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
+        "section, excludes them: with a row filter in the publication that the changefeed creates. While it is set, "
+        "PostgreSQL refuses to drop its columns or to change their types. After a change of the primary key, it "
+        "refuses UPDATE and DELETE on the table until the changefeed has changed the filter, which takes as long as "
+        "the changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
     )
     failover: bool = option(
         False,
@@ -72,8 +71,8 @@ class PostgresOptions:
     fetch_size: ByteSize = option(
         ByteSize(2 * MB),
         doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
-        "parts of this size, and the rows of each part get a higher logical counter. Change this option only after a "
-        "clean stop: after a crash, repeated rows of large transactions could get different timestamps.",
+        "parts of this size, and the rows of each part get a higher logical counter. Change this option only after "
+        "a clean stop: after a crash, repeated rows of large transactions could get different timestamps.",
     )
     logical_decoding_work_mem: ByteSize = option(
         ByteSize(256 * MB),
@@ -83,10 +82,10 @@ class PostgresOptions:
     unchanged_toast: Literal["unavailable", "lookup"] = option(
         "unavailable",
         doc="What to do about a large value that an update leaves unchanged: the log does not have it unless "
-        "the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names "
-        "it in `unavailable`. 'lookup' reads the current value of the row, which may be newer than the "
-        "version. Values are always looked up while a table is "
-        "scanned, after a move has skipped changes of the table, and for rows that take the key of another row.",
+        "the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names it in "
+        "`unavailable`. 'lookup' reads the current value of the row, which may be newer than the version. Values "
+        "are always looked up while a table is scanned, after a move has skipped changes of the table, and for rows "
+        "that take the key of another row.",
     )
     virtual_columns: Literal["omitted", "null"] = option(
         "omitted",

@@ -51,8 +51,8 @@ def require_unaltered(publication: Publication, catalog: Catalog, token: Postgre
         )
     if entered:
         raise TerminalRangefeedError(
-            f"{_tables(entered)}: the entry in publication {publication.name} was replaced (dropped and "
-            f"added again, or given another row filter or column list), so changes may be lost. {READ_ANEW}"
+            f"{_tables(entered)}: the entry in publication {publication.name} was replaced (dropped and added again, "
+            f"or given another row filter or column list), so changes may be lost. {READ_ANEW}"
         )
 
 

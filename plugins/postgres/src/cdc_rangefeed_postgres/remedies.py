@@ -7,14 +7,14 @@ from cdc_core import LIST_AGAIN, RUN_AGAIN
 __all__ = ["NEW_SLOT", "READ_ANEW", "START_AGAIN"]
 
 NEW_SLOT = (
-    "To continue under this name, request all tables and a new slot with `cdc rescan FILE NAME --all --new-slot`, and"
-    f" {RUN_AGAIN}"
+    "To continue under this name, request all tables and a new slot with `cdc rescan FILE NAME --all --new-slot`, "
+    f"and {RUN_AGAIN}"
 )
 """The remedy for lost history: a sentence without its full stop."""
 
 READ_ANEW = (
-    f"To read all tables again, use `cdc rescan FILE NAME --all --new-slot`, and {RUN_AGAIN}. To read only this one"
-    f" again, {LIST_AGAIN}. Rows already at the destination are not deleted"
+    f"To read all tables again, use `cdc rescan FILE NAME --all --new-slot`, and {RUN_AGAIN}. To read only this one "
+    f"again, {LIST_AGAIN}. Rows already at the destination are not deleted"
 )
 """A sentence without its full stop."""
 

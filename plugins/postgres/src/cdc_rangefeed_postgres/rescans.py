@@ -46,8 +46,8 @@ def check_rescan(connection: Connection, catalog: Catalog, rescan: Rescan, *, lo
     except psycopg.Error as error:
         raise ConfigError(
             f"table {table.name}: PostgreSQL refuses the predicate {rescan.where!r}: {text_of(error)}. Write a "
-            "condition on the table's columns, such as region = 'eu', and qualify names outside pg_catalog "
-            "with their schema"
+            "condition on the table's columns, such as region = 'eu', and qualify names outside pg_catalog with "
+            "their schema"
         ) from None
 
 

@@ -101,8 +101,8 @@ class SharedKeys:
                 remaining.append((change, first, Op.DELETE if not key.added else Op.UPDATE if existed else Op.INSERT))
             elif change == _EARLIER:
                 raise TerminalRangefeedError(
-                    f"table {table}: a transaction of more than fetch_size gave several rows the same deferrable key,"
-                    " and an earlier part of it contained the row that is left. Increase fetch_size"
+                    f"table {table}: a transaction of more than fetch_size gave several rows the same deferrable key, "
+                    "and an earlier part of it contained the row that is left. Increase fetch_size"
                 )
             if transaction == self._last:
                 later = key.later()

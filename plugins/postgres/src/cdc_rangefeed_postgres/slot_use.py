@@ -60,8 +60,8 @@ def unused(connection: Connection, slot: Slot) -> str | None:
         return None
     moments = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC" for at in (found[1], found[1] + found[3])]
     return (
-        f"replication slot {slot.name} has not been used since {moments[0]}, and the server invalidates it at"
-        f" {moments[1]}, by idle_replication_slot_timeout. Resume the changefeed before then, or raise the setting"
+        f"replication slot {slot.name} has not been used since {moments[0]}, and the server invalidates it at "
+        f"{moments[1]}, by idle_replication_slot_timeout. Resume the changefeed before then, or raise the setting"
     )
 
 
@@ -73,8 +73,8 @@ def log_idle_limit(connection: Connection) -> None:
         return
     if limit_s < _MIN_LIMIT_S:
         log.warning(
-            "idle_replication_slot_timeout is %s: a changefeed that waits for its destination for that long loses its "
-            "replication slot, and so does one that is paused or stopped. Run ALTER SYSTEM SET "
+            "idle_replication_slot_timeout is %s: a changefeed that waits for its destination for that long loses "
+            "its replication slot, and so does one that is paused or stopped. Run ALTER SYSTEM SET "
             "idle_replication_slot_timeout = '1d'; SELECT pg_reload_conf();",
             shown,
         )

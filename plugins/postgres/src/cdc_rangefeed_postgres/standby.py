@@ -21,8 +21,8 @@ def check_standby(connection: Connection, *, failover: bool) -> None:
     version = connection.info.server_version
     if version < _OLDEST:
         raise ConfigError(
-            f"the server is a standby of PostgreSQL {version // 10000}, but logical decoding on a standby "
-            f"needs 16 or newer. Connect to the primary"
+            f"the server is a standby of PostgreSQL {version // 10000}, but logical decoding on a standby needs 16 or "
+            "newer. Connect to the primary"
         )
     if failover:
         raise ConfigError(
@@ -32,8 +32,7 @@ def check_standby(connection: Connection, *, failover: bool) -> None:
     row = connection.execute("SELECT current_setting('hot_standby_feedback')::bool").fetchone()
     if row is not None and not row[0]:
         raise ConfigError(
-            "the standby has hot_standby_feedback off, so the primary would remove catalog rows that a "
-            "replication slot here needs, and the slot would be lost. Run "
-            "ALTER SYSTEM SET hot_standby_feedback = on; "
-            "and SELECT pg_reload_conf(); on the standby"
+            "the standby has hot_standby_feedback off, so the primary would remove catalog rows that a replication "
+            "slot here needs, and the slot would be lost. Run ALTER SYSTEM SET hot_standby_feedback = on; and SELECT "
+            "pg_reload_conf(); on the standby"
         )

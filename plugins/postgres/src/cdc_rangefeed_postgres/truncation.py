@@ -165,6 +165,6 @@ def _note(who: str, truncate: Truncate) -> None:
         log.warning("%s truncated; the rows stay at the sink", who)
         return
     raise TerminalRangefeedError(
-        f"{who} truncated, and TRUNCATE logs no row changes. To leave the rows at the sink and continue, "
-        f"set truncate = 'keep'. {READ_ANEW}"
+        f"{who} truncated, and TRUNCATE logs no row changes. To leave the rows at the sink and continue, set truncate "
+        f"= 'keep'. {READ_ANEW}"
     )

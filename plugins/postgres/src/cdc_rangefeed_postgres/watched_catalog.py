@@ -75,8 +75,8 @@ def load_watched(
             row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
             raise TerminalRangefeedError(
                 f"table {name} became {table.present}, a partition of {row[0]}, so it has only some of the rows. To "
-                "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is"
-                " read again, and rows already at the destination are not deleted"
+                "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is "
+                "read again, and rows already at the destination are not deleted"
             )
         if not table.published:
             if slot.temporary:

@@ -94,8 +94,8 @@ class DataFile(_File):
                 raise ValueError(f"{name} {getattr(self, name)} does not fit into a file name")
         if not self.topic or self.schema_version < 0:
             raise ValueError(
-                f"a file name needs a topic, and a schema version of 0 or more, not "
-                f"{self.topic!r} and {self.schema_version}"
+                f"a file name needs a topic, and a schema version of 0 or more, not {self.topic!r} and "
+                f"{self.schema_version}"
             )
         if not _EXTENSION.fullmatch(self.extension):
             raise ValueError(f"{self.extension!r} is not a file extension (letters and digits after each dot)")

@@ -38,8 +38,8 @@ _REMEDIES = {
     **_REPAIRS,
     KafkaError.TOPIC_EXCEPTION: "choose another topic",
     KafkaError.INVALID_RECORD: (
-        "a topic with cleanup.policy=compact accepts no message without a key, such as a resolved mark: change that"
-        " setting, or remove the option resolved"
+        "a topic with cleanup.policy=compact accepts no message without a key, such as a resolved mark: change that "
+        "setting, or remove the option resolved"
     ),
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: "choose another Compression in kafka_sink_config",
     KafkaError.INVALID_REQUIRED_ACKS: "choose another RequiredAcks in kafka_sink_config",
@@ -129,6 +129,6 @@ def refused_rows(failure: Failure) -> RefusedRowsError | None:
     if failure.code != KafkaError.INVALID_RECORD:
         return None
     return RefusedRowsError(
-        f"topic '{failure.topic}' refuses a message because of its content: {failure.reason}; a topic with"
-        " cleanup.policy=compact accepts no message without a key, and a broker may check messages against a schema"
+        f"topic '{failure.topic}' refuses a message because of its content: {failure.reason}; a topic with "
+        "cleanup.policy=compact accepts no message without a key, and a broker may check messages against a schema"
     )

@@ -78,8 +78,8 @@ class Headers:
         type_ = schema.column(column).type
         if type_.kind is not Kind.JSON:
             raise ConfigError(
-                f"column {column} of table {schema.name} has the type {type_.source}, but only JSON can hold "
-                f"headers; change the type, or the option headers_json_column_name"
+                f"column {column} of table {schema.name} has the type {type_.source}, but only JSON can hold headers; "
+                "change the type, or the option headers_json_column_name"
             )
         return replace(schema, columns=tuple(kept for kept in schema.columns if kept.name != column))
 
@@ -175,9 +175,9 @@ class Headers:
             return [(_usable(name), _bytes(entry)) for name, entry in value.items()]
         except ValueError:
             raise EncodeError(
-                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, has a"
-                " header with NUL in its name, or with an unpaired surrogate, in the row with"
-                f" key {rows.shown_key(index)}; correct the row, or name another column",
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, has a "
+                "header with NUL in its name, or with an unpaired surrogate, in the row with key "
+                f"{rows.shown_key(index)}; correct the row, or name another column",
                 row=index,
             ) from None
 
@@ -205,8 +205,8 @@ def _constant(options: KafkaOptions) -> tuple[Header, ...]:
             found.append((_usable(name), value.encode()))
         except ValueError:
             raise ConfigError(
-                f"sink 'kafka': header {name!r} of extra_headers has NUL in its name, or an "
-                f"unpaired surrogate; remove that character"
+                f"sink 'kafka': header {name!r} of extra_headers has NUL in its name, or an unpaired surrogate; "
+                "remove that character"
             ) from None
     return tuple(found)
 

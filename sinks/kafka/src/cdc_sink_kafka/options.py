@@ -43,8 +43,8 @@ class KafkaOptions:
     tombstones_on_delete: bool = option(
         False,
         doc="Write a second message for each deleted row, with its key and without a value, directly after "
-        "the first. A compacted topic then removes the key. Has no "
-        "effect in an envelope whose deletes are tombstones anyway. Cannot be combined with key_column.",
+        "the first. A compacted topic then removes the key. Has no effect in an envelope whose deletes are "
+        "tombstones anyway. Cannot be combined with key_column.",
     )
     kafka_sink_config: dict[str, Any] = option(
         None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys."

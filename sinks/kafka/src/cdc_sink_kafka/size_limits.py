@@ -131,8 +131,8 @@ class SizeLimits:
             )
         index, row = suspect or (None, f"a message with the key {_text(failure.key)} is too large")
         return RefusedRowsError(
-            f"{row}, more than topic '{failure.topic}' accepts ({shown}); raise max.message.bytes of the topic, or set"
-            " Compression in kafka_sink_config",
+            f"{row}, more than topic '{failure.topic}' accepts ({shown}); raise max.message.bytes of the topic, or "
+            "set Compression in kafka_sink_config",
             row=index,
         )
 

@@ -95,8 +95,8 @@ class Topics:
                 )
             if len(topic) > _MAX_CHARACTERS:
                 raise ConfigError(
-                    f"table {table} would go to a topic whose name has {len(topic)} characters, but Kafka allows"
-                    f" {_MAX_CHARACTERS}; shorten topic_prefix, remove full_table_name, or set topic_name"
+                    f"table {table} would go to a topic whose name has {len(topic)} characters, but Kafka allows "
+                    f"{_MAX_CHARACTERS}; shorten topic_prefix, remove full_table_name, or set topic_name"
                 )
             if topic in owners and self._name is None and not self._names.shared:
                 raise ConfigError(

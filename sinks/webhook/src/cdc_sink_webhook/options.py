@@ -103,8 +103,8 @@ class WebhookOptions:
             raise ValueError("option 'webhook_query' must be percent-encoded as in a URL: name=value&name=value")
         if self.webhook_signing_secret is not None and self.compression != "none":
             raise ValueError(
-                "options 'webhook_signing_secret' and 'compression' cannot be used together, because "
-                "libraries for Standard Webhooks verify uncompressed bodies; remove one of them"
+                "options 'webhook_signing_secret' and 'compression' cannot be used together, because libraries for "
+                "Standard Webhooks verify uncompressed bodies; remove one of them"
             )
         _check_headers(self.extra_headers or {}, authorized=self.webhook_auth_header is not None)
         SinkConfig.of(self.webhook_sink_config)
