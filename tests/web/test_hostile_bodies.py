@@ -87,7 +87,7 @@ BODIES = {
     "a text": (b'"x"', "the body must be a JSON object"),
     "not UTF-8": (b"\xff\xfe{}", "the body is not JSON"),
     "an encoded surrogate": (b'{"name": "\xed\xa0\x80"}', "the body is not JSON"),
-    "half a surrogate pair": (b'{"name": "\\ud800"}', "half a surrogate pair"),
+    "half a surrogate pair": (b'{"name": "\\ud800"}', "an unpaired surrogate"),
     "NUL": (b'{"name": "a\\u0000b"}', "NUL"),
     "NaN": (b'{"name": NaN}', "the body is not JSON"),
     "a long number": (b'{"name": 1' + b"0" * 5000 + b"}", ""),

@@ -102,7 +102,7 @@ def test_with_the_hash_from_the_file_as_a_token(web: Web) -> None:
 
 
 def test_with_a_role_that_is_too_small(web: Web) -> None:
-    refused(web.ask("/operate", method="POST", token=VIEW, body=b"{}"), 403, "'viewer' has the role view, and this")
+    refused(web.ask("/operate", method="POST", token=VIEW, body=b"{}"), 403, "'viewer' has the role view, but this")
     refused(web.ask("/admin", method="DELETE", token=OPERATE), 403, "this requires the role admin")
     assert web.ask("/admin", method="DELETE", token=ADMIN).status == 200
 
