@@ -48,9 +48,9 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
     begin, first = lsn_text(position), _first_commit(connection, slot)
     if first is None:
         raise ConfigError(
-            f"cursor {cursor} is a time, but replication slot {slot.shown} has no transaction yet, so it is unknown how "
-            f'far back in time it reaches. Set cursor = "{begin}", the position of the slot, to start with all its '
-            "changes"
+            f"cursor {cursor} is a time, but replication slot {slot.shown} has no transaction yet, so it is unknown "
+            f'how far back in time it reaches. Set cursor = "{begin}", the position of the slot, to start with all '
+            "its changes"
         )
     if first > at:
         raise ConfigError(
