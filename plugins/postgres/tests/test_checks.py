@@ -365,11 +365,15 @@ def test_partitions_are_checked_too(database: str, sql: Sql) -> None:
         " need. Run ALTER TABLE "
         '"public"."p1" REPLICA IDENTITY FULL;'
     )
-    sql.execute("ALTER TABLE p1 REPLICA IDENTITY FULL; ALTER TABLE p REPLICA IDENTITY DEFAULT")
-    assert refusal(database, "p", diff=True) == (
-        "table public.p does not log old rows, which option 'diff' and cdc_prev in a query need. Run ALTER TABLE "
-        '"public"."p" REPLICA IDENTITY FULL;'
-    )
+    sql.execute("ALTER TABLE p1 REPLICA IDENTITY FULL")
+    for identity in ("DEFAULT", "NOTHING"):
+        sql.execute(f"ALTER TABLE p REPLICA IDENTITY {identity}")
+        assert refusal(database, "p", diff=True) == (
+            "table public.p does not have REPLICA IDENTITY FULL, but the log marks old rows of its partitions as its "
+            'identity says. Run ALTER TABLE "public"."p" REPLICA IDENTITY FULL;'
+        )
+    sql.execute("ALTER TABLE p REPLICA IDENTITY FULL")
+    check(database, "p", diff=True)
     sql.execute("CREATE UNLOGGED TABLE p2 (id int PRIMARY KEY)")
     sql.execute("ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)")
     assert "table public.p2, a partition of public.p, is unlogged" in refusal(database, "p")

@@ -135,13 +135,10 @@ class Table:
     @property
     def leaves(self) -> tuple[Leaf, ...]:
         """The tables that hold the rows: the partitions, or the table itself."""
-        return self.partitions if self.kind == "p" else (self.itself,)
-
-    @property
-    def itself(self) -> Leaf:
-        """The table as one that holds rows."""
+        if self.kind == "p":
+            return self.partitions
         name = self.present
-        return Leaf(self.oid, name.schema, name.table, self.kind, self.persistence, self.identity)
+        return (Leaf(self.oid, name.schema, name.table, self.kind, self.persistence, self.identity),)
 
 
 @dataclass(frozen=True)

@@ -170,9 +170,11 @@ def check_key(table: Table, *, diff: bool) -> None:
             )
     for leaf in table.leaves:
         _check_identity(table, leaf, diff=diff)
-    if table.kind == "p" and (diff or table.deferrable):
-        # The log of partitions says what the identity of the root is, whatever it has of their rows.
-        _check_identity(table, table.itself, diff=diff)
+    if table.kind == "p" and (diff or table.deferrable) and table.identity != "f":
+        raise ConfigError(
+            f"table {name} does not have REPLICA IDENTITY FULL, but the log marks old rows of its partitions as its "
+            f"identity says. Run ALTER TABLE {table.sql} REPLICA IDENTITY FULL;"
+        )
 
 
 def _check_identity(table: Table, leaf: Leaf, *, diff: bool) -> None:
