@@ -17,7 +17,7 @@ from cdc_encoder_avro.options import AvroOptions
 from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
-from cdc_core import EncoderContext, Envelope, Op, RowBatch, SchemaChangeRules
+from cdc_core import EncoderContext, Envelope, Op, Rescan, RowBatch, SchemaChangeRules
 
 NOBACKFILL = SchemaChangeRules(policy="nobackfill")
 
@@ -447,4 +447,47 @@ def test_rows_are_read_again_when_a_column_takes_the_name_of_another_one(
                 if each:
                     feed.catch_up()
         feed.catch_up()
+        assert sum(change.op is Op.SCAN for change in feed.changes) == 2
+        (row,), (present,) = feed.rows("public.t").values(), text_table(sql, "*").values()
+        assert row | present == present | row, "a value by the name of another column"
+
+
+@pytest.mark.parametrize("policy", ["backfill", "stop"])
+def test_a_column_may_have_a_name_again_that_only_itself_had(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, policy: Any
+) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    sql.execute("INSERT INTO t VALUES (1, 'v')")
+    with caught_up(database, "t", schema_changes=SchemaChangeRules(policy=policy)) as feed:
+        caplog.set_level("INFO", "cdc_rangefeed_postgres.boundaries")
+        for statement in ("RENAME v TO w", "RENAME w TO x", "RENAME x TO w", "RENAME w TO v"):
+            sql.execute(f"ALTER TABLE t {statement}")
+            feed.catch_up()
+        names = [record.getMessage().rpartition(" ")[2] for record in caplog.records if "renamed" in record.message]
+        assert names == ["w", "x", "w", "v"]
         assert feed.rows("public.t") == text_table(sql, "*")
+        assert len(feed.changes) == 1
+
+
+@pytest.mark.parametrize("reading", ["a backfill", "a rescan", None])
+def test_a_column_may_have_the_name_that_another_one_had_before_the_rows_were_read(
+    database: str, sql: Sql, reading: str | None
+) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    sql.execute("INSERT INTO t VALUES (1, 'v')")
+    with caught_up(database, "t") as feed:
+        sql.execute("ALTER TABLE t RENAME v TO w")
+        feed.catch_up()
+        if reading == "a backfill":
+            sql.execute("ALTER TABLE t ADD c int DEFAULT 7")
+        elif reading == "a rescan":
+            feed.ask(Rescan(table=f"{sql.info.dbname}.public.t"))
+        feed.catch_up()
+        scans = sum(change.op is Op.SCAN for change in feed.changes)
+        assert scans == 1 + (reading is not None)
+        sql.execute("ALTER TABLE t ADD v text")
+        feed.catch_up()
+        assert sum(change.op is Op.SCAN for change in feed.changes) == scans + (reading is None)
+        assert feed.rows("public.t") == {
+            (1,): {"id": 1, "w": "v"} | ({"c": 7} if reading == "a backfill" else {}) | ({} if reading else {"v": None})
+        }

@@ -17,7 +17,7 @@ STATES = {
     "public.a": TableState(oid=10, key=("id",), version=1, shape="6ba402a9c822d1c5"),
     "public.b": TableState(oid=20, key=("x", "y"), version=2, shape="00a402a9c822d1c5", leaves=(1, 2)),
 }
-LAYOUT = Layout(columns="aaaabbbb", altered="c", files=(11,), key=("x",), key_ids=(16400,), past_names="aaaa")
+LAYOUT = Layout(columns="aaaabbbb", altered="c", files=(11,), key=("x",), key_ids=(16400,), past_names="0002aaaa")
 
 
 @pytest.mark.parametrize("scan", [None, SCAN])
@@ -43,6 +43,13 @@ def test_a_layout_survives_json_and_an_older_one_has_the_key_of_the_rows() -> No
     older = TableState.from_json(value | {"layout": value["layout"][:3]})
     assert older.layout is not None
     assert (older.present_key, older.layout.key_ids) == (("id",), ())
+
+
+def test_names_of_columns_are_forgotten_when_the_rows_are_read_whole() -> None:
+    state = TableState(oid=10, key=("id",), version=1, shape="6", layout=LAYOUT)
+    token = PostgresToken(lsn=1, tables={"public.a": state, "public.b": state}, catalog="", settled=0)
+    tables = token.scanning({"public.a"}, None).tables
+    assert [len(tables[name].to_json()["layout"]) for name in tables] == [5, 8]
 
 
 def test_a_past_filter_survives_json_and_an_older_token_has_none() -> None:

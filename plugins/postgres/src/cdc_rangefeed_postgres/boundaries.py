@@ -32,6 +32,7 @@ from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.partitions import joined_codes, without_attached_again
+from cdc_rangefeed_postgres.past_names import CODE, DROPPED, GENERATED, attribute_codes, is_taken, names_had, past_names
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.truncation import note_partitions
 from cdc_rangefeed_postgres.unlogged import require_always_logged
@@ -59,8 +60,6 @@ SELECT oid::bigint, relfilenode::bigint, reltuples < 0 FROM pg_class WHERE oid =
 _FILLED = """
 SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND atthasmissing
 """
-_CODE = 4
-_DROPPED, _GENERATED = "-" * 2 * _CODE, "." * 2 * _CODE
 
 
 def keyless(catalog: Catalog) -> str | None:
@@ -189,9 +188,9 @@ def _attributes(connection: Connection, tables: Iterable[Table]) -> _Attributes:
     stored = {table.oid: table.stored_columns for table in tables}
     found: dict[int, list[tuple[str, str, str]]] = {oid: [] for oid in stored}
     for oid, name, kind, dropped, generated, writer in connection.execute(_ATTRIBUTES, [list(found)]):
-        code = code_of(name)[:_CODE] + code_of(str(kind))[:_CODE]
+        code = code_of(name)[:CODE] + code_of(str(kind))[:CODE]
         absent = generated == "v" or (generated == "s" and not stored[oid])
-        found[oid].append((name, _DROPPED if dropped else _GENERATED if absent else code, writer))
+        found[oid].append((name, DROPPED if dropped else GENERATED if absent else code, writer))
     return found
 
 
@@ -231,27 +230,12 @@ class _Present:
             files=_of(self.files, table),
             members="".join(member.code for member in self.members[table.oid]),
             joined=joined_codes(table),
-            past_names="" if before is None else _past_names(before, [code for _, code, _ in attributes]),
+            past_names="" if before is None else past_names(before, [code for _, code, _ in attributes]),
         )
 
     def altered(self, table: Table, count: int) -> str:
         """Return a hash of the transactions that wrote the first *count* attributes."""
         return code_of(" ".join(writer for _, _, writer in self.attributes[table.oid][:count]))
-
-
-def _past_names(before: Layout, now: Sequence[str]) -> str:
-    """Return the codes of the names that columns had *before*, and earlier, and that no column has *now*."""
-    renamed = [
-        was[:_CODE]
-        for was, code in zip(_parts(before.columns, 2 * _CODE), now, strict=False)
-        if was != _GENERATED and code not in (_DROPPED, _GENERATED)
-    ]
-    present = {code[:_CODE] for code in now}
-    return "".join(sorted({*_parts(before.past_names, _CODE), *renamed} - present))
-
-
-def _parts(text: str, length: int) -> list[str]:
-    return [text[at : at + length] for at in range(0, len(text), length)]
 
 
 def _changes(
@@ -262,7 +246,7 @@ def _changes(
     found: _Present,
 ) -> list[SchemaChange]:
     """Return what happened to *table* since its layout was *before*, and its leaves had these *files*."""
-    attributes, old = found.attributes[table.oid], _parts(before.columns, 2 * _CODE)
+    attributes, old = found.attributes[table.oid], attribute_codes(before)
     altered = found.altered(table, len(old)) != before.altered
     rewritten = [
         leaf for leaf in table.leaves if leaf.oid in files and found.files.get(leaf.oid, (0,))[0] != files[leaf.oid]
@@ -272,35 +256,35 @@ def _changes(
     def note(kind: ShapeChange, what: str) -> None:
         changes.append(SchemaChange(table=table.name.qualified, kind=kind, what=what))
 
-    taken = {code[:_CODE] for code in old if code not in (_DROPPED, _GENERATED)} | {*_parts(before.past_names, _CODE)}
-    added = {name: code for name, code, _ in attributes[len(old) :] if code not in (_DROPPED, _GENERATED)}
+    had = names_had(before)
+    added = {name: code for name, code, _ in attributes[len(old) :] if code not in (DROPPED, GENERATED)}
     if added:
         leaves = [leaf.oid for leaf in table.leaves]
         filled = set(added) if rewritten else {row[0] for row in connection.execute(_FILLED, [leaves])}
         for name, code in added.items():
-            if code[:_CODE] in taken:
+            if is_taken(code, had):
                 note(ShapeChange.COLUMN_FILLED, f"another column {name} was added")
             elif name in filled:
                 note(ShapeChange.COLUMN_FILLED, f"column {name} was added with a value for rows that exist")
             else:
                 note(ShapeChange.COLUMN_ADDED, f"column {name} was added")
-    if any(code == _DROPPED for _, code, _ in attributes[len(old) :]):
+    if any(code == DROPPED for _, code, _ in attributes[len(old) :]):
         note(ShapeChange.COLUMN_DROPPED, "a column was added and dropped")
     retyped = False
-    for was, (name, code, _) in zip(old, attributes, strict=False):
-        if was == code or (was == _GENERATED and code == _DROPPED):
+    for number, (was, (name, code, _)) in enumerate(zip(old, attributes, strict=False), 1):
+        if was == code or (was == GENERATED and code == DROPPED):
             continue
-        if code == _DROPPED:
+        if code == DROPPED:
             note(ShapeChange.COLUMN_DROPPED, "a column was dropped")
-        elif was == _GENERATED:
+        elif was == GENERATED:
             note(ShapeChange.COLUMN_FILLED, f"column {name} is in the log now")
-        elif code == _GENERATED:
+        elif code == GENERATED:
             note(ShapeChange.COLUMN_DROPPED, f"column {name} is no longer in the log")
-        elif was[:_CODE] != code[:_CODE] and code[:_CODE] in taken:
+        elif was[:CODE] != code[:CODE] and is_taken(code, had, number=number):
             note(ShapeChange.VALUES_CHANGED, f"another column was renamed to {name}")
-        elif was[:_CODE] != code[:_CODE]:
+        elif was[:CODE] != code[:CODE]:
             note(ShapeChange.COLUMN_RENAMED, f"a column was renamed to {name}")
-        if code not in (_DROPPED, _GENERATED) and was != _GENERATED and was[_CODE:] != code[_CODE:]:
+        if code not in (DROPPED, GENERATED) and was != GENERATED and was[CODE:] != code[CODE:]:
             retyped = True
             note(ShapeChange.VALUES_CHANGED, f"the type of column {name} was changed")
     if members := list(member_changes(before.members, found.members[table.oid])):
@@ -318,8 +302,8 @@ def _emptied(table: Table, before: Layout, files: Mapping[int, int], found: _Pre
 
     So TRUNCATE of a single partition leaves it, which the log does not have.
     """
-    count = len(before.columns) // (2 * _CODE)
-    added = any(code not in (_DROPPED, _GENERATED) for _, code, _ in found.attributes[table.oid][count:])
+    count = len(before.columns) // (2 * CODE)
+    added = any(code not in (DROPPED, GENERATED) for _, code, _ in found.attributes[table.oid][count:])
     if table.kind != "p" or added or found.altered(table, count) != before.altered:
         return []
     now = {leaf: found.files.get(leaf.oid, (0, False)) for leaf in table.leaves if leaf.oid in files}
@@ -328,7 +312,7 @@ def _emptied(table: Table, before: Layout, files: Mapping[int, int], found: _Pre
 
 def _rewritten(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[tuple[Leaf, int]]:
     """Return the leaves of *table* that have rows and a new file, with it, for which no column was altered."""
-    if found.altered(table, len(before.columns) // (2 * _CODE)) != before.altered:
+    if found.altered(table, len(before.columns) // (2 * CODE)) != before.altered:
         return []
     now = {leaf: found.files.get(leaf.oid, (0, True)) for leaf in table.leaves if leaf.oid in files}
     return [(leaf, file) for leaf, (file, unknown) in now.items() if file != files[leaf.oid] and not unknown]

@@ -100,7 +100,7 @@ class Layout:
     joined: str = ""
     """A code for each leaf of a partitioned table: another one when it was detached and attached again."""
     past_names: str = ""
-    """A code for each name that a column had before it was renamed. Rows that were delivered have values by it."""
+    """The names that columns had since the rows were last read whole: see `cdc_rangefeed_postgres.past_names`."""
 
     def to_json(self) -> list[Any]:
         value = [self.columns, self.altered, list(self.files), list(self.key), list(self.key_ids)]
@@ -153,6 +153,11 @@ class TableState:
     def present_key(self) -> tuple[str, ...]:
         """The key in the catalog, as last compared."""
         return self.key if self.layout is None else self.layout.key
+
+    def read_whole(self) -> TableState:
+        """Return the state once all rows are read again."""
+        layout = None if self.layout is None else replace(self.layout, past_names="")
+        return replace(self, layout=layout, left_out=0)
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"oid": self.oid, "key": list(self.key), "version": self.version, "shape": self.shape}
@@ -233,7 +238,7 @@ class PostgresToken:
 
     def scanning(self, tables: Container[str], scan: Scan | None) -> PostgresToken:
         """Return this token with *scan*, which has all rows of *tables*."""
-        states = {name: replace(state, left_out=0) if name in tables else state for name, state in self.tables.items()}
+        states = {name: state.read_whole() if name in tables else state for name, state in self.tables.items()}
         return replace(self, tables=states, scan=scan)
 
     def to_json(self) -> Token:
