@@ -197,7 +197,7 @@ def _cancel(
 ) -> JobRecord:
     job = asked_job(connection, name, "cancel")
     if job.state not in only:
-        raise ConfigError(f"job '{name}' is {job.state} by now")
+        raise ConfigError(f"job '{name}' was not canceled: it is {job.state} now")
     if job.state in RULES["cancel"].does:
         change_job(connection, job, "cancel-requested", reason=reason, finished=None)
     return known_job(connection, name)

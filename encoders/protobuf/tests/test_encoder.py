@@ -119,7 +119,7 @@ def test_equal_keys_are_equal_bytes_whatever_the_order_of_the_columns() -> None:
 @pytest.mark.parametrize("damage", [b"\xff", b"\x0a\x05\x0a", b"\x0b"])
 def test_bytes_that_are_not_a_message_are_an_error(history: RowBatch, damage: bytes) -> None:
     decoder = ProtobufDecoder(context())
-    with pytest.raises(ValueError, match="not a message Message"):
+    with pytest.raises(ValueError, match="not a valid message of type Message"):
         decoder.message(history.schema, None, damage)
     with pytest.raises(ValueError, match="a message is not a row: it has resolved"):
         decoder.message(history.schema, None, ProtobufEncoder(context()).encode_resolved("", UPDATED))

@@ -50,7 +50,7 @@ def encoded(path: Any) -> str:
 def test_a_broker_that_does_not_run(complaint: Callable[..., str]) -> None:
     assert complaint("127.0.0.1:1", {}) == (
         "sink 'kafka' cannot connect to 127.0.0.1:1: Connect to ipv4#127.0.0.1:1 failed: Connection refused; check the"
-        " address, tls_enabled, and that the brokers run"
+        " address and tls_enabled, and whether the brokers are running"
     )
 
 
@@ -66,7 +66,7 @@ def test_one_of_several_hosts_may_have_no_address(
     monkeypatch.setattr("cdc_sink_kafka.admin._CHECK_LIMIT_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = complaint(f"127.0.0.1:{silent.getsockname()[1]},nohost.invalid:9092", {})
-    assert text.endswith("check the address, tls_enabled, and that the brokers run")
+    assert text.endswith("check the address and tls_enabled, and whether the brokers are running")
 
 
 def test_a_missing_topic_when_none_are_created(kafka: KafkaRig, complaint: Callable[..., str]) -> None:

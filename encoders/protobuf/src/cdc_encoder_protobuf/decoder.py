@@ -88,7 +88,7 @@ def _parsed(name: str, data: bytes) -> Any:
     try:
         return message_class(name).FromString(data)
     except DecodeError as error:
-        raise ValueError(f"not a message {name}: {data[:80]!r} ({error})") from error
+        raise ValueError(f"not a valid message of type {name}: {data[:80]!r} ({error})") from error
 
 
 def _delimited(body: bytes) -> Iterator[bytes]:

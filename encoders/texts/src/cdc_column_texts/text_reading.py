@@ -35,7 +35,7 @@ def timestamps_of_texts(texts: pa.Array) -> pa.StructArray:
     Raises: ValueError for any other text.
     """
     if not pc.all(pc.match_substring_regex(texts, r"^[0-9]+\.[0-9]{10}$"), min_count=0).as_py():
-        raise ValueError("a text is not a timestamp, <wall ns>.<logical, 10 digits>")
+        raise ValueError("a value is not a timestamp of the form <wall ns>.<logical, 10 digits>")
     walls, logicals = pc.utf8_slice_codeunits(texts, 0, -11), pc.utf8_slice_codeunits(texts, -10)
     return RowBatch.timestamps(walls.cast(pa.int64()), logicals.cast(pa.int32()))
 

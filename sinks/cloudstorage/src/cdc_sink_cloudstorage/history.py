@@ -169,4 +169,4 @@ def _parse(parse: Callable[[], T], which: object) -> T:
     try:
         return parse()
     except ValueError as error:
-        raise HistoryLostError(f"manifest {which} is damaged: {error}") from None
+        raise HistoryLostError(f"manifest {which} cannot be read: {error}") from None

@@ -82,7 +82,8 @@ class Manifest:
         try:
             header, *files = [json.loads(line) for line in body.splitlines()]
             if header["manifest"] != _VERSION:
-                raise ValueError(f"it has version {header['manifest']}, but this reader knows version {_VERSION}")
+                found = header["manifest"]
+                raise ValueError(f"it has version {found}, not {_VERSION}; upgrade cdc-sink-cloudstorage")
             if len(files) != header["files"]:
                 raise ValueError(f"it lists {len(files)} of {header['files']} files")
             previous = header["previous"]
