@@ -115,12 +115,8 @@ def _folded(run: Sequence[_Joined], transactions: Ints, shared: SharedKeys) -> I
         return
     changes = run[-1].changes
     if changes.version.deferrable and changes.whole:
-        columns = changes.version.columns
-        known = [
-            index
-            for index, column in enumerate(columns)
-            if all(column in joined.changes.version.columns for joined in run)
-        ]
+        # Those of all versions, unless one of them may have left its name to another.
+        known = 0 if run[-1].known else len(run[0].changes.version.columns)
         folded = shared.fold(changes, transactions[changes.messages], known)
     else:
         folded = fold(changes.keys, transactions[changes.messages], changes.ops)

@@ -17,11 +17,15 @@ from cdc_core import Op, TerminalRangefeedError
 from cdc_rangefeed_postgres.changes import NONE, Changes
 from cdc_rangefeed_postgres.fields import Ints
 from cdc_rangefeed_postgres.keys import Folded, key_forms
+from cdc_rangefeed_postgres.relations import shape
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 
 __all__ = ["SharedKeys"]
 
 _EARLIER, _DELIVERED = -1, -2
 """In place of a change: one of an earlier call, and the last one of its key there."""
+_ANY = 1 << 64
+"""In place of a hash: that of a row which an earlier call compared by other columns."""
 
 
 @dataclass(slots=True)
@@ -37,26 +41,37 @@ class _Key:
     undone: bool = False
     """Whether the row was removed that an earlier call has delivered."""
 
-    def later(self) -> _Key | None:
-        """Return this for the next call; None when no row is left."""
-        if not self.added:
-            return None
+    def later(self) -> _Key | int | None:
+        """Return this for the next call: for one delivered row its hash, and None when no row is left."""
         rows = [row for row, _ in self.added]
+        if len(rows) < 2 and not self.removed:
+            return rows[0] if rows else None
+        if not rows:
+            return None
         added = [*((row, _EARLIER) for row in rows[:-1]), (rows[-1], _DELIVERED)]
         return _Key(added, [_EARLIER] if self.removed else [])
+
+    @classmethod
+    def of(cls, earlier: _Key | int | None) -> _Key:
+        """Return this from what `later` returned."""
+        if earlier is None:
+            return cls()
+        return earlier if isinstance(earlier, _Key) else cls([(earlier, _DELIVERED)])
 
 
 class SharedKeys:
     """Finds the row that each key has at the end of a transaction.
 
     Of a transaction that spans several calls, it holds hashes of all rows that were written and of their keys. A row
-    that an earlier call has delivered, and which is removed, was the only one of its key: what such a row had replaced
-    is not in the log.
+    that an earlier call has delivered, and which is removed, is taken for the only one of its key: what such a row had
+    replaced is not in the log, nor whether there was anything.
     """
 
     def __init__(self) -> None:
-        self._open: dict[str, dict[int, _Key]] = {}
-        self._next: dict[str, dict[int, _Key]] = {}
+        self._open: dict[str, dict[int, _Key | int]] = {}
+        self._next: dict[str, dict[int, _Key | int]] = {}
+        self._compared: dict[str, tuple[object, ...]] = {}
+        """By table, the columns by which rows were compared last."""
         self._last = 0
 
     def begin(self, last: int) -> None:
@@ -64,20 +79,28 @@ class SharedKeys:
         self._open, self._last = self._next, last
         self._next = self._open if last == 0 else {}
 
-    def fold(self, changes: Changes, transactions: Ints, columns: Sequence[int]) -> Folded:
-        """Return the rows that remain of *changes*, whose rows are compared by *columns*.
+    def fold(self, changes: Changes, transactions: Ints, known: int) -> Folded:
+        """Return the rows that remain of *changes*, whose rows are compared by the first *known* columns.
 
         Raises: TerminalRangefeedError when that depends on a row of an earlier call.
         """
         table = changes.version.schema.name
         earlier = self._open.get(table.qualified, {})
         following = self._next.setdefault(table.qualified, {})
-        added = _hashes([changes.new.column(index) for index in columns])
-        removed = _hashes([changes.old.column(index) for index in columns])
+        pairs = [(_values(changes.new.column(index)), _values(changes.old.column(index))) for index in range(known)]
+        readable = [index for index, pair in enumerate(pairs) if None not in pair]
+        added = _hashes([pairs[index][0] or [] for index in readable], len(changes.new))
+        removed = _hashes([pairs[index][1] or [] for index in readable], len(changes.old))
+        compared = tuple(shape(changes.version.columns)[index] for index in readable)
+        if self._compared.get(table.qualified) != compared:
+            self._compared[table.qualified] = compared
+            for number, known_key in earlier.items():
+                each = _Key.of(known_key)
+                earlier[number] = _Key([(_ANY, change) for _, change in each.added], each.removed)
         keys: dict[tuple[int, int], _Key] = {}
         rows = zip(
             transactions.tolist(),
-            _hashes(changes.keys),
+            _hashes([_values(column) or [] for column in changes.keys], len(changes.after)),
             changes.after.tolist(),
             changes.before.tolist(),
             strict=True,
@@ -85,7 +108,7 @@ class SharedKeys:
         for change, (transaction, number, after, before) in enumerate(rows):
             key = keys.get((transaction, number))
             if key is None:
-                key = (earlier.get(number) if transaction == 0 else None) or _Key()
+                key = _Key.of(earlier.get(number) if transaction == 0 else None)
                 key.first, keys[transaction, number] = change, key
             key.last = change
             if before != NONE:
@@ -102,7 +125,8 @@ class SharedKeys:
             elif change == _EARLIER:
                 raise TerminalRangefeedError(
                     f"table {table}: a transaction of more than fetch_size gave several rows the same deferrable key, "
-                    "and an earlier part of it contained the row that is left. Increase fetch_size"
+                    "and an earlier part of it contained the row that is left. Increase fetch_size, to 64MB at most. "
+                    f"{READ_ANEW}"
                 )
             if transaction == self._last:
                 later = key.later()
@@ -116,18 +140,27 @@ class SharedKeys:
 
 def _remove(key: _Key, row_hash: int, change: int) -> None:
     for place, (added, by) in enumerate(key.added):
-        if added == row_hash:
+        if added in (row_hash, _ANY):
             del key.added[place]
             key.undone |= by == _DELIVERED
             return
     key.removed.append(change)
 
 
-def _hashes(columns: Sequence[pa.Array]) -> list[int]:
-    """Return a hash of each row of *columns*. The hash of a tuple of integers takes -1 and -2 for the same."""
-    forms = [key_forms(column) for column in columns]
-    numbers = [
-        form.view(pa.int32() if form.type.bit_width == 32 else pa.int64()) if pa.types.is_temporal(form.type) else form
-        for form in forms
-    ]
-    return [hash(repr(row)) for row in zip(*(column.to_pylist() for column in numbers), strict=True)]
+def _values(column: pa.Array) -> list[object] | None:
+    """Return values that are equal where those of *column* are; None when it has texts that are not UTF-8 in others."""
+    form = key_forms(column)
+    if pa.types.is_temporal(form.type):
+        form = form.view(pa.int32() if form.type.bit_width == 32 else pa.int64())
+    elif pa.types.is_string(form.type):  # which need not be UTF-8
+        form = form.view(pa.binary())
+    try:
+        values: list[object] = form.to_pylist()
+    except UnicodeDecodeError:
+        return None
+    return values
+
+
+def _hashes(columns: Sequence[Sequence[object]], count: int) -> list[int]:
+    """Return a hash of each of *count* rows. The hash of a tuple of integers takes -1 and -2 for the same."""
+    return [hash(repr(row)) for row in zip(*columns, strict=True)] if columns else [0] * count
