@@ -48,7 +48,9 @@ def joined_lines(values: pa.Array) -> pa.Buffer:
     Raises: ContractError for a null value: a line of a file cannot be a tombstone.
     """
     if values.null_count:
-        raise ContractError("the encoder returned a tombstone (a null value), for which a file has no line; it must refuse files")
+        raise ContractError(
+            "the encoder returned a tombstone (a null value), for which a file has no line; it must refuse files"
+        )
     if values.type != pa.large_binary():
         values = values.cast(pa.large_binary())
     return joined_values(pc.binary_join_element_wise(values, _EMPTY, _NEWLINE))

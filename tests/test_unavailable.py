@@ -83,7 +83,7 @@ def test_a_batch_without_unavailable_values_has_no_such_column() -> None:
 
 def test_a_format_without_a_place_for_them_refuses_the_row() -> None:
     refuse_unavailable(rows_with([set(), set()]), format_="CSV")
-    wanted = r"column b of table public\.orders as CSV \(key {'id': 1}\).*FULL.*'lookup'"
+    wanted = r"column b of table public\.orders as CSV \(key {'id': 1}\).*TABLE public\.orders REPLICA.*'lookup'"
     with pytest.raises(EncodeError, match=wanted) as caught:
         refuse_unavailable(rows_with([set(), {"b"}]), format_="CSV")
     assert caught.value.row == 1

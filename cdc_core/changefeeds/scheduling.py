@@ -53,7 +53,9 @@ def next_time(cron: str, time_zone: str, *, after: float) -> float:
     except CronSimError as error:
         raise ConfigError(f"'{cron}' is not a cron expression: {str(error).lower()}; {example}") from error
     if found is None:
-        raise ConfigError(f"the cron expression '{cron}' matches no time in the next 50 years; check its day and its month")
+        raise ConfigError(
+            f"the cron expression '{cron}' matches no time in the next 50 years; check its day and its month"
+        )
     return found
 
 

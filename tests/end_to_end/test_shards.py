@@ -223,7 +223,7 @@ def test_a_table_joins_when_all_shards_have_it(
         going_on(feed, lambda: found() == [(1, "first"), (2, "meanwhile")])
         assert feed.high_water == held_at
         name = databases[0].rpartition("/")[2]
-        assert f"/{name} has no table public.later, and " in caplog.text
+        assert f"/{name} has no table public.later, but " in caplog.text
         shards[0].execute("CREATE TABLE later (id int PRIMARY KEY, note text)")
         resolved(feed, databases)
         tables = {span.table for span, _ in feed.progress.frontier}

@@ -72,7 +72,7 @@ def test_executors_are_given_time_to_register_if_more_may_come(
     ("text", "said"),
     [
         ('IOException: Cannot run program "/opt/bin/python"', "has no Python at /opt/bin/python; install"),
-        ("Python in worker has different version: 3.12 than that in driver: 3.11", "has Python 3.12, and the driver"),
+        ("Python in worker has different version: 3.12 than that in driver: 3.11", "has Python 3.12, but the driver"),
         ("ModuleNotFoundError: No module named 'cdc_core'", "has no Python module cdc_core; install"),
     ],
 )

@@ -116,11 +116,11 @@ def test_large_rows_and_rows_of_other_versions_are_not_shown_to_a_function(sessi
 @pytest.mark.parametrize(
     ("text", "functions", "column", "reason"),
     [
-        ("SELECT whole_number(id) AS x FROM t", {}, 8, "argument 1 of whole_number has the type int, and the function"),
-        ("SELECT joined(name, price) AS x FROM t", {}, 8, "argument 2 of joined has the type decimal(8,2), and"),
+        ("SELECT whole_number(id) AS x FROM t", {}, 8, "argument 1 of whole_number has the type int, but the function"),
+        ("SELECT joined(name, price) AS x FROM t", {}, 8, "argument 2 of joined has the type decimal(8,2), but"),
         ("SELECT id FROM t WHERE joined(name) = ''", {}, 24, "joined takes 2 arguments, but got 1"),
         ("SELECT joined(name, day) AS x FROM t", {}, 21, "table public.t has no column 'day'"),
-        ("SELECT joined(name, array(id)) AS x FROM t", {}, 8, "argument 2 of joined has the type array<int>, and"),
+        ("SELECT joined(name, array(id)) AS x FROM t", {}, 8, "argument 2 of joined has the type array<int>, but"),
         (
             "SELECT transform(array(name), n -> whole_number(n)) AS x FROM t",
             {},

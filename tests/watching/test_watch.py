@@ -293,7 +293,7 @@ def test_a_slot_that_was_made_beforehand_is_read_and_stays_where_it_is(database:
             assert next(rows).key == b"[5]"
         cursors = {
             "0/1": "the position of replication slot mine,",
-            "2020-01-01T00:00:00Z": "that replication slot mine has,",
+            "2020-01-01T00:00:00Z": "the first transaction of replication slot mine,",
         }
         for cursor, words in cursors.items():
             early = watch(source=documented(database), tables=["t"], options=options | {"cursor": cursor})

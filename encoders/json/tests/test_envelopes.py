@@ -109,7 +109,7 @@ def test_a_column_named_like_metadata_requires_wrapped() -> None:
     rows = make_rows({"a": INT8, "__crdb__": INT8}, [Row(after={"a": 1, "__crdb__": 2})], primary_key=["a"])
     tables = [(rows.schema, "foo")]
     for envelope in ("bare", "row"):
-        with pytest.raises(ConfigError, match=r"public\.orders has a column __crdb__.*use envelope 'wrapped'"):
+        with pytest.raises(ConfigError, match=r"public\.orders has a column named __crdb__.*use envelope 'wrapped'"):
             encoder_with(envelope).check(tables)
     for envelope in ("wrapped", "key_only"):
         encoder_with(envelope).check(tables)

@@ -160,7 +160,7 @@ def test_two_tables_with_the_same_topic_are_refused(cloud: CloudRig) -> None:
     with pytest.raises(ConfigError) as refused:
         cloud.destination(tables=tables).check()
     assert str(refused.value) == (
-        "tables eu.orders and public.orders would share the topic 'orders'. Set the option full_table_name, or put the"
+        "tables eu.orders and public.orders would share the topic 'orders'. Set option full_table_name, or put the"
         " tables into separate changefeeds"
     )
     cloud.destination(tables=tables, full_table_name=True).check()

@@ -61,7 +61,7 @@ def test_one_message_too_large_for_its_topic_is_a_bad_row_and_all_others_arrive_
     assert bad == 7
     assert reason == (
         "the message of the row with key {'id': 7} of table public.orders has 5037 bytes, more than topic"
-        f" '{kafka.topic}' takes (max.message.bytes = 2000); raise max.message.bytes of the topic, or set Compression"
+        f" '{kafka.topic}' accepts (max.message.bytes = 2000); raise max.message.bytes of the topic, or set Compression"
         " in kafka_sink_config"
     )
     assert flushed.messages == 999
@@ -80,7 +80,7 @@ def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(kafka: Ka
     bad_rows, flushed = deliver(kafka.sink(encoder=encoder), [rows([*range(50), -1, *range(50, 100)])])
     ((bad, reason),) = bad_rows
     assert bad == -1
-    assert "refuses a message for its content" in reason
+    assert "refuses a message because of its content" in reason
     assert "a topic with cleanup.policy=compact accepts no message without a key" in reason
     assert flushed.messages == 100
     assert list(dict.fromkeys(version(message)[0] for message in kafka.received())) == list(range(100))

@@ -17,7 +17,7 @@ def test_secrets_are_references_masked_and_kept(rest: Rest, control: Path) -> No
     assert rest.get("/connectors/orders/config")["source"] == given["source"]
     for wrong in ({"source": "paper://u:***@elsewhere/d"}, {"header": "***"}):
         text = rest.message("PUT", "/connectors/fresh/config", status=400, json={**given, **wrong})
-        assert "in place of a secret" in text or "plain text" in text
+        assert "instead of a secret" in text or "plain text" in text
     literal = rest.client.put("/connectors/fresh/config", json={**given, "source": "paper://u:plain-text-pw@h/d"})
     assert (literal.status_code, "plain-text-pw" in literal.text) == (400, False)
     assert "secret in plain text" in literal.json()["message"]

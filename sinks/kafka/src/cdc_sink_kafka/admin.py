@@ -211,8 +211,8 @@ class Administrator:
             if time.monotonic() > deadline:
                 reason = self._log.trouble() or reason
                 raise ConfigError(
-                    f"sink 'kafka' cannot connect to {brokers}: {reason}; check the address, tls_enabled, and that the"
-                    " brokers run",
+                    f"sink 'kafka' cannot connect to {brokers}: {reason}; check the address and tls_enabled, and"
+                    " whether the brokers are running",
                     repairable=True,
                 )
 
