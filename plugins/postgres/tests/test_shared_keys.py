@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cdc_testing.decoding import PLAIN, RELATION, US, T, decoder_of, rows_of
+from cdc_rangefeed_postgres.types import PgColumn
+from cdc_testing.decoding import ID, PLAIN, RELATION, US, T, V, decoder_of, rows_of, version_of
 from cdc_testing.feeding import caught_up
-from cdc_testing.pgmessages import begin, commit, delete, insert, log, update
+from cdc_testing.pgmessages import begin, commit, delete, insert, log, relation, update
 from cdc_testing.postgres import Sql
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,3 +88,19 @@ def test_a_row_of_an_earlier_part_that_is_left_is_refused() -> None:
     assert rows_of(decoder.decode(rows)) == [("INSERT", 1, (1, "b"))]
     with pytest.raises(TerminalRangefeedError, match=r"table public\.t: .* the same deferrable key.*Increase"):
         list(decoder.decode(log(delete(T, old=["1", "b"]), commit())))
+
+
+WIDER = version_of(ID, V, PgColumn("w", 25), number=2)
+
+
+def test_a_row_is_found_though_the_table_got_a_column_between_two_parts_of_the_transaction() -> None:
+    decoder = decoder_of(versions={T: [replace(version, deferrable=True) for version in (PLAIN, WIDER)]})
+    assert rows_of(decoder.decode(log(RELATION, begin(100, us=US), insert(T, "1", "a")))) == [("INSERT", 1, (1, "a"))]
+    later = log(relation(T, WIDER.columns), delete(T, old=["1", "a", None]), commit())
+    assert rows_of(decoder.decode(later)) == [("DELETE", 1, None)]
+
+
+def test_texts_that_are_not_utf_8_are_compared_as_bytes() -> None:
+    decoder = decoder_of(versions={T: [replace(PLAIN, deferrable=True)]})
+    rows = [insert(T, "1", b"\xff"), delete(T, old=["1", b"\xff"])]
+    assert rows_of(decoder.decode(log(RELATION, begin(100, us=US), *rows, commit()))) == []
