@@ -48,7 +48,7 @@ def test_another_version_of_a_plugin_is_refused(
     worker = cluster.workers[1]
     with worker.seeing(metadata, other):
         error = feed(db, out).refusal(spark)
-    assert re.search(rf"executor \d+ on host {worker.host} has {PLUGIN} 9\.9, and the driver has", error)
+    assert re.search(rf"executor \d+ on host {worker.host} has {PLUGIN} 9\.9, but the driver has", error)
     assert error.endswith(f"install {PLUGIN}=={installed.version} there, or run `cdc pack` again")
 
 
