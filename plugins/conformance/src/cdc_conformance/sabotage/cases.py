@@ -126,7 +126,8 @@ def verdict(case: Case, kind: Kind, result: Result | None) -> str:
         return "did not run"
     if result.died:
         return result.died
-    missing = sorted(kind.promises_for(case) - result.outcomes.keys())
+    applicable = kind.promises_for(case)
+    missing = sorted(applicable - result.outcomes.keys())
     if missing:
         return f"did not run {', '.join(missing)}"
     failed = set(result.failed()) - kind.elsewhere
@@ -138,7 +139,7 @@ def verdict(case: Case, kind: Kind, result: Result | None) -> str:
     if unwanted:
         problems.append(f"fails {'also ' if wanted & failed else ''}{', '.join(unwanted)}")
     skipped = [test for test in result.not_tested() if test == case.promise or not case.promise]
-    skipped = [test for test in skipped if test not in kind.elsewhere]
+    skipped = [test for test in skipped if test in applicable - kind.elsewhere]
     if skipped:
         problems.append(f"skips {', '.join(skipped)}")
     return "; ".join(problems)
