@@ -1,7 +1,7 @@
-"""The names that columns had: rows that were delivered have values by them until their table is read again.
+"""The names that columns had: delivered rows have values under these names until their table is read again.
 
-A column that takes a name which only itself had, as when it is renamed back, has the values that rows have by it. One
-that takes the name of another column has other values.
+A column that takes back a name that only it has had, has the values that rows have under it. A column that takes the
+name of another one has other values.
 """
 
 from __future__ import annotations
