@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import psycopg
 import pyarrow.parquet
@@ -52,11 +53,11 @@ sink = "webhook-http://127.0.0.1:{port}/"
 
 
 class Hook(BaseHTTPRequestHandler):
-    received = 0
+    received: ClassVar[list[int]] = []  # the rows of each request; several come at once
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        type(self).received += body.count(b'"after"')
+        self.received.append(body.count(b'"after"'))
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -88,7 +89,7 @@ def main() -> int:
             "parquet": lambda: rows_of(directory / "parquet"),
             "avro": lambda: messages_of(consumer, "avro-item"),
             "protobuf": lambda: messages_of(consumer, "protobuf-item"),
-            "json": lambda: Hook.received,
+            "json": lambda: sum(Hook.received),
         }
         command = [str(Path(sys.executable).with_name("cdc")), "run", str(file), "--state", str(directory / "state")]
         log = stack.enter_context((directory / "log").open("w+"))

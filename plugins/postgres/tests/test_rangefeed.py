@@ -19,17 +19,20 @@ from cdc_core import RowBatch, StepLimit, Timestamp, Token
 def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(database: str, sql: Sql, usual_pace: None) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with caught_up(database, "t") as feed:
-        steps = feed.steps
-        begun = feed.now()
+
+        def log_written() -> object:
+            return sql.execute(
+                "SELECT coalesce(sum(w.wal_bytes), 0) FROM pg_stat_activity a, pg_stat_get_backend_wal(a.pid) w "
+                "WHERE application_name LIKE %s AND a.application_name NOT LIKE '%%/driver'",
+                [f"cdc/%/{feed.context.feed_id}/%"],
+            ).fetchone()
+
+        before, steps, begun = log_written(), feed.steps, feed.now()
         feed.steps_until(lambda: feed.now().wall - begun.wall > 2_500_000_000)
         assert feed.steps - steps <= 5
         assert feed.latest.wall - begun.wall > 1_000_000_000
-        made = sql.execute(
-            "SELECT coalesce(sum(w.wal_bytes), 0) FROM pg_stat_activity a, pg_stat_get_backend_wal(a.pid) w "
-            "WHERE application_name LIKE %s AND a.application_name NOT LIKE '%%/driver'",
-            [f"cdc/%/{feed.context.feed_id}/%"],
-        ).fetchone()
-        assert made == (0,)
+        # The first reads of a connection may have pruned pages of the catalog, which writes some.
+        assert log_written() == before
 
 
 @pytest.mark.parametrize(("beyond", "included"), [(0, False), (1, True)])
