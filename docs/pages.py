@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["main", "replaced", "table"]
-
 _ROOT = Path(__file__).resolve().parents[1]
 
 

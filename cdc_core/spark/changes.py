@@ -35,8 +35,6 @@ from cdc_core.stored_history import StoredFile
 from cdc_core.timestamp import Timestamp
 from cdc_core.unavailable import unavailable_by_column
 
-__all__ = ["changes"]
-
 _OPTION = "cdc.secret.changes"
 """Spark redacts options with 'secret' in their names."""
 _TASK_BYTES = 32 * 1024 * 1024

@@ -17,8 +17,6 @@ from cdc_core import ContractError, FileBody, RowBatch, TableSchema, joined_valu
 from cdc_encoder_avro.record_reading import RecordReader
 from cdc_encoder_avro.varints import long_bytes
 
-__all__ = ["BLOCK_BYTES", "AvroBody", "read_container"]
-
 BLOCK_BYTES = 64 * 1024
 """A block ends with the row that brings it to this size, before compression."""
 _MAGIC = b"Obj\x01"

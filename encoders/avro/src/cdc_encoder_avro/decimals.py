@@ -19,8 +19,6 @@ from cdc_column_texts.binary import Piece, ragged
 from cdc_encoder_avro.strings import string_bytes
 from cdc_encoder_avro.varints import long_bytes
 
-__all__ = ["decimal_pieces"]
-
 _STRING = 2
 _SPECIAL = pa.array(SPECIAL_DECIMALS)
 _MAX_DIGITS_OF_8, _MAX_DIGITS_OF_16, _MAX_DIGITS_OF_32 = 18, 38, 76

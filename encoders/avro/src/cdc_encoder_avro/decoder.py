@@ -27,8 +27,6 @@ from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.record_reading import RecordReader
 from cdc_encoder_avro.schemas import row_field
 
-__all__ = ["AvroDecoder"]
-
 _OWNER = "decoder of 'avro'"
 
 

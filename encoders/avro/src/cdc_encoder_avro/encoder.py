@@ -46,8 +46,6 @@ from cdc_encoder_avro.strings import string_bytes, timestamp_pieces
 from cdc_encoder_avro.unavailable import by_row, unavailable_pieces
 from cdc_encoder_avro.values import value_pieces
 
-__all__ = ["AvroEncoder"]
-
 _OWNER = "encoder 'avro'"
 _NULL, _PRESENT = b"\x00", b"\x02"
 

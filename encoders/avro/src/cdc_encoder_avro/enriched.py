@@ -12,8 +12,6 @@ from cdc_core import SOURCE_MEMBERS, Envelope, RowBatch, SourceFacts, op_texts
 from cdc_encoder_avro.strings import string_bytes, string_pieces, timestamp_pieces
 from cdc_encoder_avro.varints import long_bytes, longs
 
-__all__ = ["op_pieces", "source_fields", "source_pieces", "time_bytes"]
-
 _PRESENT, _END = b"\x02", b"\x00"
 _TYPES: dict[str, Any] = {"primary_keys": {"type": "array", "items": "string"}, "ts_ns": "long"}
 """The types of fields of the record `source` that are not strings."""

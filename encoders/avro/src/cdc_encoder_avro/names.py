@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["avro_name", "avro_namespace", "is_avro_name", "sql_name"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIKE_AN_ESCAPE = r"_(?=u[0-9a-f]{4,6}[^A-Za-z0-9])"
 _TO_ESCAPE = re.compile(rf"[^A-Za-z0-9_]|^[0-9]|{_LIKE_AN_ESCAPE}")

@@ -16,8 +16,6 @@ from cdc_column_texts import SPECIAL_NUMBERS, array_text
 from cdc_core import ColumnType, TableSchema, plain_value
 from cdc_encoder_avro.schemas import SQL_NAME
 
-__all__ = ["RecordReader"]
-
 _ARROW = {
     "date": pa.date32(),
     "time-micros": pa.time64("us"),

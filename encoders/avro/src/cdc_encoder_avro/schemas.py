@@ -18,17 +18,6 @@ from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.types import branches
 from cdc_encoder_avro.unavailable import UNAVAILABLE_TYPE
 
-__all__ = [
-    "DEFINITION",
-    "SQL_NAME",
-    "envelope_fields",
-    "envelope_schema",
-    "key_schema",
-    "resolved_schema",
-    "row_field",
-    "schema_text",
-]
-
 DEFINITION = "__crdb__"
 """Property of a field: the definition of the column in SQL, with the source's name of its type, as in CockroachDB."""
 SQL_NAME = "sql_name"

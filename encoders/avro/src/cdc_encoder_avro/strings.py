@@ -9,8 +9,6 @@ from cdc_column_texts.binary import Piece, byte_sizes, joined
 
 from cdc_encoder_avro.varints import lengths, long_bytes
 
-__all__ = ["string_bytes", "string_pieces", "timestamp_pieces"]
-
 
 def string_pieces(array: pa.Array, *, branch: int | None = 1) -> list[Piece]:
     """Return the values of a string or binary *array*, each after index *branch* of its union. A null is index 0."""

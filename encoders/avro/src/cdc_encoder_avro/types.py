@@ -8,8 +8,6 @@ from cdc_core import ColumnType, Kind
 from cdc_encoder_avro.names import is_avro_name
 from cdc_encoder_avro.options import AvroOptions
 
-__all__ = ["branches", "decimal_digits", "is_enum", "is_typed_array"]
-
 _LOGICAL: dict[Kind, tuple[str, str]] = {
     Kind.UUID: ("string", "uuid"),
     Kind.DATE: ("int", "date"),

@@ -10,8 +10,6 @@ from cdc_core import RowBatch, unavailable_sets
 from cdc_encoder_avro.names import avro_name
 from cdc_encoder_avro.varints import long_bytes
 
-__all__ = ["UNAVAILABLE_TYPE", "by_row", "unavailable_pieces"]
-
 UNAVAILABLE_TYPE = {"type": "array", "items": "string"}
 """The type of the field besides null."""
 _PRESENT, _END = b"\x02", b"\x00"

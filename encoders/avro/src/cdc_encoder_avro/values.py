@@ -20,8 +20,6 @@ from cdc_encoder_avro.strings import string_bytes, string_pieces
 from cdc_encoder_avro.types import decimal_digits, is_enum, is_typed_array
 from cdc_encoder_avro.varints import longs
 
-__all__ = ["value_pieces"]
-
 _NULL, _VALUE, _STRING = 0, 1, 2
 """Indices in a union: null, the type of the column, string."""
 _BOOLS = pa.array([b"\x00", b"\x02\x00", b"\x02\x01"], pa.large_binary())

@@ -10,8 +10,6 @@ import pyarrow as pa
 from cdc_column_texts import Bools, Ints
 from cdc_column_texts.binary import Piece, looked_up, ragged, varint_bytes, varint_matrix, varint_widths
 
-__all__ = ["lengths", "long_bytes", "longs"]
-
 _U64 = np.uint64
 _TABLE_SIZE = 1 << 14
 """Smaller zigzag numbers, of one byte or two, are looked up."""

@@ -19,8 +19,6 @@ from cdc_column_texts import JSON_KINDS, items_of, list_texts, structure, with_n
 from cdc_core import ColumnType, Kind
 from cdc_encoder_csv.years import iso_year, sql_year
 
-__all__ = ["array_literals", "array_texts"]
-
 _OTHER_ESCAPES = r'\\[^"\\]'
 _DATETIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _ANCIENT = r'"(-\d|0000-)'

@@ -16,8 +16,6 @@ from cdc_encoder_csv.arrays import array_texts
 from cdc_encoder_csv.options import CsvOptions
 from cdc_encoder_csv.years import iso_year
 
-__all__ = ["CsvDecoder"]
-
 _BEFORE_CHRIST = " BC"
 
 

@@ -28,8 +28,6 @@ from cdc_core import (
 from cdc_encoder_csv.fields import field_texts, quoted_name
 from cdc_encoder_csv.options import CsvOptions
 
-__all__ = ["CsvEncoder"]
-
 
 class CsvEncoder(Encoder):
     """Lines of comma-separated SQL texts of the columns. A deleted row cannot be written. Envelopes do not differ.

@@ -12,8 +12,6 @@ from cdc_core import ColumnType, Kind
 from cdc_encoder_csv.arrays import array_literals
 from cdc_encoder_csv.years import sql_year
 
-__all__ = ["field_texts", "quoted_name"]
-
 _TO_QUOTE = r'[",\r\n]|^\s|\s$|^\x{FEFF}|^\\\.$|^$'
 """Texts that a reader could misread. The last three are a byte order mark, PostgreSQL's end of data, and NULL."""
 _BARE = frozenset({Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.BYTES, Kind.TIME})

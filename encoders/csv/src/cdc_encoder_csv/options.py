@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from cdc_core import option
 
-__all__ = ["CsvOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["iso_year", "sql_year"]
-
 _ISO = re.compile(r"(-\d{4,}|0000)(-\d\d-\d\d.*)", re.DOTALL)
 _SQL = re.compile(r"(\d{4,})(-\d\d-\d\d.*) BC", re.DOTALL)
 

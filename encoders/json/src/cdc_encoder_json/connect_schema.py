@@ -13,8 +13,6 @@ from typing import Any
 
 from cdc_core import SOURCE_MEMBERS, UNAVAILABLE_MEMBER, Column, ColumnType, Envelope, Kind, TableSchema
 
-__all__ = ["key_schema", "value_schema", "written_type"]
-
 _Schema = dict[str, Any]
 _STRING, _INT64 = "string", "int64"
 _TYPES: dict[Kind, _Schema] = {

@@ -29,8 +29,6 @@ from cdc_encoder_json.line_reading import read_lines
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain, split_array, split_object, string
 
-__all__ = ["JsonDecoder"]
-
 _BOOLS = {"true": True, "false": False}
 
 

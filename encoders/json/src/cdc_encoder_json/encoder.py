@@ -31,8 +31,6 @@ from cdc_encoder_json.value_texts import ValueTexts
 if TYPE_CHECKING:
     from cdc_encoder_json.registered_schemas import RegisteredSchemas
 
-__all__ = ["JsonEncoder"]
-
 _OWNER = "encoder 'json'"
 
 

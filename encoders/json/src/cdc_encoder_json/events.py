@@ -12,8 +12,6 @@ from cdc_column_texts import Piece, hlc_pieces, joined, quoted, quoted_column, s
 
 from cdc_core import Attributes, CloudEvents, RowBatch, Timestamp
 
-__all__ = ["EventTexts"]
-
 _LONG_KEY = 128
 """Bytes of a key, as JSON, beyond which the id has its hash instead."""
 _DATA_TYPE = "application/json"

@@ -13,8 +13,6 @@ from typing import Any
 
 from cdc_core import SOURCE_MEMBERS, UNAVAILABLE_MEMBER, ColumnType, Envelope, Kind, RowPlace, TableSchema
 
-__all__ = ["allows_resolved", "key_schema", "resolved_schema", "value_schema"]
-
 _Schema = dict[str, Any]
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _TEXT: _Schema = {"type": "string"}

@@ -22,8 +22,6 @@ from cdc_column_texts import (
 
 from cdc_core import METADATA_MEMBER, ColumnType, Envelope, Kind, Op, RowBatch, RowPlace, TableSchema
 
-__all__ = ["read_lines"]
-
 _UNCHANGED = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
 """Kinds whose JSON text is the value."""
 _TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.UUID, Kind.TIMETZ, Kind.INTERVAL})

@@ -11,8 +11,6 @@ from cdc_schema_registry import Registry, frame, frame_one
 from cdc_core import ConfigError, Envelope, TableName, TableSchema
 from cdc_encoder_json.json_schema import allows_resolved, key_schema, resolved_schema, value_schema
 
-__all__ = ["RegisteredSchemas"]
-
 
 class RegisteredSchemas:
     """The JSON Schemas of one changefeed in a registry, in the subjects `<topic>-key` and `<topic>-value`. Picklable.

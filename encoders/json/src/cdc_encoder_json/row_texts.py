@@ -24,8 +24,6 @@ from cdc_column_texts import (
 from cdc_core import METADATA_MEMBER, Column, Envelope, Kind, RowBatch, RowPlace, TableName, TableSchema
 from cdc_encoder_json.connect_schema import written_type
 
-__all__ = ["RowTexts"]
-
 _METADATA_INDEX = -1
 
 

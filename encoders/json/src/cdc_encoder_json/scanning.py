@@ -7,8 +7,6 @@ import re
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["plain", "split_array", "split_object", "string"]
-
 _MAX_INT_DIGITS = 4000
 """Python refuses to convert a text of many more digits to an int."""
 _BLANKS = re.compile(r"[ \t\n\r]*")

@@ -23,8 +23,6 @@ from cdc_core import (
 from cdc_encoder_json.connect_schema import key_schema, value_schema
 from cdc_encoder_json.row_texts import RowTexts
 
-__all__ = ["ValueTexts"]
-
 
 class ValueTexts:
     """Writes the values of messages as the envelope says. The members of each object are in alphabetical order.

@@ -12,8 +12,6 @@ from cdc_core import ContractError, Envelope, FileBody, RowBatch, TableSchema
 from cdc_encoder_parquet.columns import file_columns, file_metadata, file_schema
 from cdc_encoder_parquet.options import ParquetOptions
 
-__all__ = ["ParquetBody"]
-
 _LEVELS = {"gzip": 4, "zstd": 3}
 """The levels of the cloud-storage sink. Arrow's default for gzip is 9."""
 _LARGE_ROW_BYTES = 4 * 1024 * 1024

@@ -23,20 +23,6 @@ from cdc_core import ColumnType, Envelope, Op, RowBatch, TableSchema
 from cdc_encoder_parquet.options import ParquetOptions
 from cdc_encoder_parquet.types import decimal_type, is_list, is_text, parquet_type
 
-__all__ = [
-    "BEFORE",
-    "EVENTS",
-    "EVENT_TYPE",
-    "METADATA",
-    "MVCC",
-    "SCHEMA_KEY",
-    "UNAVAILABLE",
-    "UPDATED",
-    "file_columns",
-    "file_metadata",
-    "file_schema",
-]
-
 EVENT_TYPE, UPDATED, MVCC, BEFORE = "__crdb__event_type", "__crdb__updated", "__crdb__mvcc_timestamp", "__crdb__before"
 UNAVAILABLE = "__crdb__unavailable"
 METADATA = (EVENT_TYPE, UPDATED, MVCC, BEFORE, UNAVAILABLE)

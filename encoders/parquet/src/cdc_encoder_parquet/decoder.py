@@ -14,8 +14,6 @@ from cdc_column_texts import column_of_texts, json_pieces, list_texts, text_colu
 from cdc_core import ColumnType, DecodedRow, Decoder, Kind, Op, RowBatch, TableSchema, Timestamp, plain_value
 from cdc_encoder_parquet.columns import BEFORE, EVENT_TYPE, EVENTS, METADATA, MVCC, UNAVAILABLE, UPDATED
 
-__all__ = ["ParquetDecoder"]
-
 _RESOLVED = b'{"resolved":"'
 _DELETE = EVENTS[Op.DELETE]
 _OPS = pa.array([Op.INSERT, Op.UPDATE, Op.DELETE], pa.uint8())

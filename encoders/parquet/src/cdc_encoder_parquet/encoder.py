@@ -20,8 +20,6 @@ from cdc_encoder_parquet.body import ParquetBody
 from cdc_encoder_parquet.columns import METADATA
 from cdc_encoder_parquet.options import ParquetOptions
 
-__all__ = ["ParquetEncoder"]
-
 _OWNER = "encoder 'parquet'"
 
 

@@ -7,8 +7,6 @@ from typing import Literal
 
 from cdc_core import MB, ByteSize, option
 
-__all__ = ["ParquetOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetOptions:

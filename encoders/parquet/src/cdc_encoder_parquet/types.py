@@ -7,8 +7,6 @@ import pyarrow as pa
 from cdc_core import ColumnType, Kind
 from cdc_encoder_parquet.options import ParquetOptions
 
-__all__ = ["decimal_type", "is_list", "is_text", "parquet_type"]
-
 _MAX_DIGITS = 38
 """The maximum precision of decimals in Polars, DuckDB and Spark. Longer ones are written as text."""
 _WITH_SPECIAL_VALUES = frozenset({Kind.DECIMAL, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})

@@ -12,8 +12,6 @@ from google.protobuf.message import DecodeError
 from cdc_core import ColumnType, DecodedRow, Decoder, Kind, RowPlace, TableSchema, Timestamp, plain_value
 from cdc_encoder_protobuf.descriptors import message_class
 
-__all__ = ["ProtobufDecoder"]
-
 _MARKS = ("resolved", "bareResolved")
 _TEXTS = {
     ("date_value", Kind.DATE),

@@ -9,8 +9,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 
 from cdc_encoder_protobuf.fields import MESSAGES, PACKAGE, TIMESTAMP, Field
 
-__all__ = ["FILE", "file_descriptor", "message_class"]
-
 FILE = "cdc_encoder_protobuf/changefeed.proto"
 _ONEOFS = {"Message": "data", "Value": "value"}
 _Type = descriptor_pb2.FieldDescriptorProto

@@ -37,8 +37,6 @@ from cdc_encoder_protobuf.framed import ABSENT, Framed, concatenated
 from cdc_encoder_protobuf.options import ProtobufOptions
 from cdc_encoder_protobuf.values import strings, values
 
-__all__ = ["ProtobufEncoder"]
-
 _OWNER = "encoder 'protobuf'"
 _ENTRY, _NAME, _VALUE = b"\x0a", b"\x0a", b"\x12"
 """The tags of an entry of a map, which is field 1 of every message that has one, and of the key and value in it."""

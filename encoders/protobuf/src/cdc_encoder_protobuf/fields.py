@@ -7,8 +7,6 @@ from typing import Literal
 
 from cdc_column_texts.binary import varint_bytes
 
-__all__ = ["MESSAGES", "PACKAGE", "TIMESTAMP", "Field", "delimited", "tag"]
-
 PACKAGE = "cdc.changefeed"
 TIMESTAMP = "google.protobuf.Timestamp"
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5

@@ -15,8 +15,6 @@ import pyarrow as pa
 from cdc_column_texts import Ints
 from cdc_column_texts.binary import Piece, distinct, joined, looked_up, offsets_of, varint_bytes
 
-__all__ = ["ABSENT", "Framed", "concatenated"]
-
 ABSENT = -1
 """The size of the body of a row that has none."""
 

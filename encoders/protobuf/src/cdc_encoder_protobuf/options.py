@@ -7,8 +7,6 @@ from typing import Literal
 
 from cdc_core import option
 
-__all__ = ["ProtobufOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtobufOptions:

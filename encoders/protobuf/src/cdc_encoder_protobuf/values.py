@@ -16,8 +16,6 @@ from cdc_encoder_protobuf.fields import TIMESTAMP, delimited, tag
 from cdc_encoder_protobuf.framed import ABSENT, Framed, concatenated
 from cdc_encoder_protobuf.options import ProtobufOptions
 
-__all__ = ["field_name", "strings", "values"]
-
 _BOOLS = pa.array([b"\x00", b"\x01"], pa.large_binary())
 _DOUBLE_BYTES = 8
 _SECOND_US = 1_000_000

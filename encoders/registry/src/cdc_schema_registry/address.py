@@ -12,8 +12,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cdc_core import Duration, OptionError, option, parse_options
 
-__all__ = ["RegistryAddress"]
-
 _OPTION = "confluent_schema_registry"
 _EXAMPLE = "https://key:secret@host:443?timeout=30s"
 

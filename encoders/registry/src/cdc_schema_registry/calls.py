@@ -12,19 +12,6 @@ from cdc_core import CdcError, ConfigError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.client import client_of
 
-__all__ = [
-    "NO_LEVEL",
-    "NO_SCHEMA",
-    "NO_SUBJECT",
-    "NO_VERSION",
-    "OddAnswerError",
-    "RefusedError",
-    "get",
-    "in_subject",
-    "post",
-    "translated",
-]
-
 NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL = 40401, 40402, 40403, 40408
 """Error codes of a registry for something that does not exist."""
 _BUSY = frozenset({408, 425, 429})

@@ -17,8 +17,6 @@ from cdc_schema_registry.address import RegistryAddress
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-__all__ = ["client_of"]
-
 _clients: dict[RegistryAddress, SchemaRegistryClient] = {}
 _lock = Lock()
 _HTTP_LOGGERS = ("httpx", "httpx2")

@@ -8,8 +8,6 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["HEADER_BYTES", "frame", "frame_one", "unframe"]
-
 _HEADER = struct.Struct(">bI")
 HEADER_BYTES = _HEADER.size
 

@@ -26,8 +26,6 @@ from cdc_schema_registry.calls import (
     translated,
 )
 
-__all__ = ["RegisteredSchema", "Registry", "SchemaType"]
-
 SchemaType = Literal["AVRO", "JSON"]
 """The names of schema languages in registries."""
 _INCOMPATIBLE, _INVALID = 409, 422

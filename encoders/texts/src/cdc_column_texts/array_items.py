@@ -16,8 +16,6 @@ from cdc_column_texts.numpy_columns import Ints, integers, valid_rows
 from cdc_column_texts.text_reading import column_of_texts
 from cdc_core import ColumnType, Kind
 
-__all__ = ["JSON_KINDS", "items_of", "written_items"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from cdc_column_texts.numpy_columns import Bools, Ints, integers, valid_rows
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 from cdc_core import Kind
 
-__all__ = ["SPECIAL_NUMBERS", "date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
-
 _DAY_US = 86_400_000_000
 _DAY_S = 86_400
 _QUOTE = '"'

@@ -5,8 +5,6 @@ from __future__ import annotations
 from cdc_column_texts.numpy_columns import Ints
 from cdc_core import Column, EncodeError, RowBatch
 
-__all__ = ["NoRepresentationError", "encode_error"]
-
 
 class NoRepresentationError(ValueError):
     """A format cannot represent one value of a column. `row` is its index; the message says why, and the remedy."""

@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from cdc_column_texts.pieces import Piece, or_null, series
 
-__all__ = ["float_pieces"]
-
 _SPECIAL = {"NaN": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _MIN_PLAIN = 1e-4
 _MAX_PLAIN = 1e12

@@ -13,8 +13,6 @@ from cdc_column_texts.json_values import SPECIAL_DECIMALS, json_pieces
 from cdc_column_texts.pieces import NULL, joined
 from cdc_core import ColumnType, Kind
 
-__all__ = ["array_text"]
-
 _NO_TEXTS = frozenset({Kind.FLOAT, Kind.BYTES, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 

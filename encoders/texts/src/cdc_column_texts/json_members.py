@@ -12,8 +12,6 @@ import pyarrow as pa
 from cdc_column_texts.json_splitting import structure
 from cdc_column_texts.numpy_columns import Bools, Ints
 
-__all__ = ["Members", "Spans"]
-
 _BRACES, _BRACKETS, _COMMA, _NEWLINE = b"{}", b"[]", ord(","), ord("\n")
 
 

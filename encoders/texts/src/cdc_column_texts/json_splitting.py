@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from cdc_column_texts.numpy_columns import Bools, Ints
 
-__all__ = ["split_arrays", "structure"]
-
 _Bytes = npt.NDArray[np.uint8]
 _BACKSLASH = ord("\\")
 _IS_QUOTE, _IS_COMMA, _OPENS, _CLOSES = 1, 2, 3, 4

@@ -13,8 +13,6 @@ import pyarrow as pa
 from cdc_column_texts.large_texts import LargeText
 from cdc_column_texts.pieces import Piece, joined, or_null, series
 
-__all__ = ["quoted", "quoted_column", "text_bytes"]
-
 _QUOTE, _BACKSLASH, _SPACE = ord('"'), ord("\\"), ord(" ")
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(_SPACE)} | {
     _BACKSLASH: "\\\\",

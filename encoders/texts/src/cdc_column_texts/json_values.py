@@ -15,8 +15,6 @@ from cdc_column_texts.large_texts import LargeText
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 from cdc_core import ColumnType, Kind
 
-__all__ = ["JSON_NULL_OBJECT", "SPECIAL_DECIMALS", "json_pieces"]
-
 JSON_NULL_OBJECT = '{"__crdb_json_null__": true}'
 SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from cdc_column_texts.numpy_columns import Ints
 from cdc_core import EncodeError, RowBatch, TableSchema, unavailable_sets
 
-__all__ = ["by_unavailable", "columns_with_keys", "key_in_row"]
-
 T = TypeVar("T")
 
 

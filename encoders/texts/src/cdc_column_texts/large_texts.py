@@ -10,8 +10,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["LARGE_BYTES", "LargeText", "join_large"]
-
 LARGE_BYTES = 4 * 1024 * 1024
 """A single value above this size is a `LargeText`."""
 _CHUNK_BYTES = 1024 * 1024

@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from cdc_column_texts.large_texts import LargeText, join_large
 
-__all__ = ["NULL", "Piece", "joined", "joined_bytes", "or_null", "series"]
-
 Piece = str | pl.Series | LargeText
 NULL = "null"
 

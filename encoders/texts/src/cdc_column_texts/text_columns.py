@@ -16,8 +16,6 @@ from cdc_column_texts.numpy_columns import Ints, integers
 from cdc_column_texts.pieces import Piece, joined, series
 from cdc_core import ColumnType, Kind
 
-__all__ = ["hlc_runs", "hlc_texts", "list_bounds", "list_texts", "plain_texts", "text_column", "with_nulls_of"]
-
 
 def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
     """Return the texts of a column of a `RowBatch`, string, null where it is null.

@@ -14,8 +14,6 @@ from cdc_column_texts.numpy_columns import Ints, valid_rows
 from cdc_column_texts.pieces import series
 from cdc_core import ColumnType, Kind, RowBatch
 
-__all__ = ["column_of_texts", "timestamps_of_texts"]
-
 _TWENTY_FOUR = "24:00:00"
 _DAY_US = 86_400_000_000
 

@@ -13,8 +13,6 @@ from cdc_rangefeed_postgres.datetimes import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.fields import Fields
 from cdc_rangefeed_postgres.numerics import numeric_texts
 
-__all__ = ["decode_binary"]
-
 _OID, _JSONB = 26, 3802
 _HEX = np.frombuffer("".join(f"{n:02x}" for n in range(256)).encode(), np.uint8).reshape(256, 2)
 _UUID_GROUPS = ((0, 4, 0), (4, 6, 9), (6, 8, 14), (8, 10, 19), (10, 16, 24))

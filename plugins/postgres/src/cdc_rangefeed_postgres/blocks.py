@@ -11,8 +11,6 @@ from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.token import Part, Scan
 
-__all__ = ["Density", "Piece", "are_locked", "filenodes", "first_parts", "pieces_between", "split", "survey", "take"]
-
 BLOCK_BYTES = 8192
 _ASSUMED_ROWS_PER_BLOCK = 60.0
 _PIECE_BYTES = 128 * 1024

@@ -38,16 +38,6 @@ from cdc_rangefeed_postgres.truncation import note_partitions
 from cdc_rangefeed_postgres.unlogged import require_always_logged
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
-__all__ = [
-    "Compared",
-    "keyless",
-    "passing_keys",
-    "scanned_again",
-    "with_changes",
-    "with_layouts",
-    "with_schema_changes",
-]
-
 log = logging.getLogger(__name__)
 
 _ATTRIBUTES = """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from cdc_core import Kind
 
-__all__ = ["BUILTIN", "BUILTIN_ARRAYS", "with_modifier"]
-
 _TABLE: tuple[tuple[int, str, int, Kind, int | None], ...] = (
     # oid, name from format_type, oid of the array type, kind, bits
     (16, "boolean", 1000, Kind.BOOL, None),

@@ -9,8 +9,6 @@ from functools import cached_property
 from cdc_core import TableName
 from cdc_rangefeed_postgres.names import qualified, quoted_table
 
-__all__ = ["Catalog", "CatalogColumn", "Leaf", "Table"]
-
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:

@@ -13,8 +13,6 @@ from cdc_rangefeed_postgres.catalog import Catalog, CatalogColumn, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.value_types import composites_of
 
-__all__ = ["array_text", "load_again", "load_tables"]
-
 # Neither these queries nor the functions in them wait for a lock: a step must not wait for an ALTER TABLE. So they use
 # pg_inherits instead of pg_partition_tree, and pg_publication_rel instead of pg_publication_tables.
 _TABLES = """

@@ -17,8 +17,6 @@ from cdc_rangefeed_postgres.keys import key_forms
 from cdc_rangefeed_postgres.names import quoted_table
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["NONE", "Changes", "Tuples", "read_changes"]
-
 NONE = -1
 """The index of a tuple that does not exist."""
 _INSERT, _DELETE = ord("I"), ord("D")

@@ -13,17 +13,6 @@ from cdc_rangefeed_postgres.names import qualified, quoted, quoted_table
 from cdc_rangefeed_postgres.running_transactions import may_log_running_transactions
 from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
-__all__ = [
-    "check_key",
-    "check_logged",
-    "check_publisher",
-    "check_server",
-    "check_tables",
-    "check_version",
-    "logs_logically",
-    "require_tables",
-]
-
 log = logging.getLogger(__name__)
 
 _OLDEST = 140000

@@ -12,8 +12,6 @@ from adbc_driver_manager import Error as AdbcError
 
 from cdc_core import START_OVER, CdcError, RetryableRangefeedError, TerminalRangefeedError
 
-__all__ = ["ClientError", "is_refused", "sqlstate", "text_of", "translated"]
-
 ClientError = (psycopg.Error, AdbcError)
 
 _ATTEMPT = re.compile(r"- host: .*?, hostaddr: .*?: (?:connection failed: )?(.*)")

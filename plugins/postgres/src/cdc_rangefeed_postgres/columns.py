@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.text import decode_text
 from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog
 
-__all__ = ["ColumnReader", "column_readers"]
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:

@@ -16,18 +16,6 @@ from cdc_rangefeed_postgres.client_errors import ClientError, text_of, translate
 from cdc_rangefeed_postgres.endpoints import Endpoint, closer_first, parse_endpoints
 from cdc_rangefeed_postgres.names import application_name
 
-__all__ = [
-    "ANY_BYTES",
-    "DATABASE_ENCODING",
-    "Connection",
-    "KeptConnection",
-    "Server",
-    "any_bytes",
-    "give_any_bytes",
-    "set_lock_timeout",
-    "stream",
-]
-
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from cdc_rangefeed_postgres.lsn import commit_of, is_lsn, lsn_text, newest, pars
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot
 from cdc_rangefeed_postgres.temporary import readable
 
-__all__ = ["check_cursor", "cursor_position"]
-
 
 def check_cursor(context: RangefeedContext, slot: Slot) -> None:
     """Return when the changefeed has no cursor, or one that PostgreSQL may have. Raises: ConfigError."""

@@ -8,21 +8,6 @@ from __future__ import annotations
 import re
 from datetime import date
 
-__all__ = [
-    "DATE_EPOCH_DAYS",
-    "FIRST_DAY",
-    "FIRST_TIMESTAMP_US",
-    "TIMESTAMP_EPOCH_US",
-    "OutOfRangeError",
-    "days_since_1970",
-    "json_date",
-    "json_timestamp",
-    "sql_date",
-    "sql_time",
-    "sql_timestamp",
-    "us_since_1970",
-]
-
 _DAY_US = 86_400_000_000
 DATE_EPOCH_DAYS = 10_957
 """2000-01-01, PostgreSQL's day 0, in days since 1970."""

@@ -15,8 +15,6 @@ from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["EndpointChoice"]
-
 log = logging.getLogger(__name__)
 
 _UNREACHABLE = "cannot connect: "

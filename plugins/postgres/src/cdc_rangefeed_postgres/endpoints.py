@@ -8,8 +8,6 @@ from typing import Any
 
 from cdc_core import Locality
 
-__all__ = ["Endpoint", "closer_first", "parse_endpoints"]
-
 _SCHEMES = ("postgresql://", "postgres://")
 _EXAMPLE = '{uri = "postgresql://…", locality = "region=eu-west-1"}'
 

@@ -14,8 +14,6 @@ from cdc_rangefeed_postgres.names import feed_applications
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot, SlotState
 from cdc_rangefeed_postgres.temporary import readable
 
-__all__ = ["first_position", "require_origin", "require_slot"]
-
 _USERS = """
 SELECT a.pid, a.application_name FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND a.application_name NOT LIKE %s AND a.pid <> pg_backend_pid()

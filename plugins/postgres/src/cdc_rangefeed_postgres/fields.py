@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from cdc_core import ContractError
 
-__all__ = ["Fields", "Ints", "Mask", "Messages", "walk"]
-
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _NULL, _UNCHANGED, _TEXT, _BINARY = b"nutb"

@@ -22,17 +22,6 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_rangefeed_postgres.value_types import code_of
 
-__all__ = [
-    "Attribute",
-    "FilterWatch",
-    "attributes_of",
-    "compared",
-    "filtered_by",
-    "filters_in",
-    "is_known",
-    "with_filters",
-]
-
 # The text of an expression, as by pg_get_expr, waits for a lock on its table; its tree does not. A filter that is
 # altered and set again as it was has another row in pg_publication_rel.
 _FOUND = """

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 
-__all__ = ["NO_FILTER", "Filtered", "PastFilter"]
-
 NO_FILTER = ""
 """The code of a table without a row filter."""
 

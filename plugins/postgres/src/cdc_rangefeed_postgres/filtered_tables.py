@@ -25,8 +25,6 @@ from cdc_rangefeed_postgres.standby import is_standby
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_rangefeed_postgres.versions import first_version
 
-__all__ = ["RowFilters", "check_row_filter"]
-
 _SINCE = 150000
 
 

@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.slot_use import unused
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import endpoint_of
 
-__all__ = ["PostgresHistory"]
-
 _SPARED = 100
 """Behind a transaction that is still open, the log is released again after so many times what that took last."""
 _METRICS = """

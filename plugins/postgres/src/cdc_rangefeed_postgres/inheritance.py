@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 
-__all__ = ["warn_of_children"]
-
 log = logging.getLogger(__name__)
 
 _CHILDREN = """

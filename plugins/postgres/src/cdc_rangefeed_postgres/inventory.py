@@ -7,8 +7,6 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import object_name, object_pattern
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["SLOT", "created_in", "require_no_namesake"]
-
 SLOT = "replication slot"
 """What `created_in` calls one."""
 

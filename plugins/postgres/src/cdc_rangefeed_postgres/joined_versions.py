@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.shared_keys import SharedKeys
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import fill_from_earlier, require_keys
 
-__all__ = ["folded_versions"]
-
 
 def folded_versions(
     parts: Iterable[Changes], transactions: Ints, shared: SharedKeys

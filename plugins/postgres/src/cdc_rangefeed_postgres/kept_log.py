@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.log_slice import LogSlice
 from cdc_rangefeed_postgres.log_socket import POSSIBLE, SliceSocket
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["MIN_AGAIN_BYTES", "KeptLog"]
-
 log = logging.getLogger(__name__)
 
 MIN_AGAIN_BYTES = 64 << 20

@@ -11,8 +11,6 @@ from typing import Any
 
 from psycopg import sql
 
-__all__ = ["Operators", "key_operators", "same_key"]
-
 Operators = Mapping[str, str]
 """By column of a key: the operator of SQL for equality in the key's index, see `key_operators`."""
 

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from cdc_core import Op
 from cdc_rangefeed_postgres.fields import Ints, Mask
 
-__all__ = ["Folded", "fold", "key_codes", "key_forms"]
-
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 

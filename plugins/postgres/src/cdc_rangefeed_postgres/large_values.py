@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from cdc_rangefeed_postgres.catalog import Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 
-__all__ = ["log_large_values"]
-
 log = logging.getLogger(__name__)
 
 _MAX_NAMED = 5

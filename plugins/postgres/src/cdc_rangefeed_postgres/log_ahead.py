@@ -23,8 +23,6 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 
-__all__ = ["LogAhead"]
-
 log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 96 << 20

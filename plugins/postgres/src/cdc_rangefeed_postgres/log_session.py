@@ -26,8 +26,6 @@ from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["LogSession", "Piece"]
-
 _PIECE_BYTES = 256 << 10
 _PIECE_MORE_BYTES = 1 << 10
 _AHEAD_BYTES = 32 << 20

@@ -27,8 +27,6 @@ from cdc_rangefeed_postgres.transaction_framing import TransactionClock, whole_t
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import Lookup
 
-__all__ = ["WORTH_BYTES", "LogSlice", "read_log"]
-
 log = logging.getLogger(__name__)
 
 _MOVED = "SELECT FROM pg_replication_slots WHERE slot_name = '{slot}' AND confirmed_flush_lsn > '{start}'"

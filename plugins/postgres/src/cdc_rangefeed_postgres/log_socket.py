@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from cdc_core import RetryableRangefeedError
 
-__all__ = ["POSSIBLE", "SliceSocket", "slice_from"]
-
 POSSIBLE = hasattr(socket, "SO_PEERCRED")
 """Whether this system has such sockets."""
 

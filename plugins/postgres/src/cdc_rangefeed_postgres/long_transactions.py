@@ -12,8 +12,6 @@ from typing import Any
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.standby import is_standby
 
-__all__ = ["LongTransactions", "shown_query"]
-
 _MIN_BYTES = 64 << 20
 """Less costs about a tenth of a second a step, and is usual without any long transaction."""
 _POLL_INTERVAL_S = 10.0

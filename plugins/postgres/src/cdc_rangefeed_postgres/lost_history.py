@@ -10,8 +10,6 @@ from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["explain", "explained"]
-
 _NOT_READY = ("55000", "42704", "58P01")
 """The slot cannot be used, there is no such object, or a file of the log is missing."""
 

@@ -13,8 +13,6 @@ from cdc_core import Timestamp
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 
-__all__ = ["commit_of", "flushed_and_clock", "is_lsn", "lsn_text", "newest", "parse_lsn"]
-
 _NOW = """
 SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,

@@ -22,21 +22,6 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Pattern, Selection, exclusion
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, is_intent
 
-__all__ = [
-    "check_new_table",
-    "dropped",
-    "find_tables",
-    "followed",
-    "followed_before",
-    "gone_from",
-    "left_behind",
-    "load_members",
-    "log_renamed",
-    "name_taken",
-    "present",
-    "unmatched",
-]
-
 log = logging.getLogger(__name__)
 
 # Waits for no lock, as the queries of the catalog.

@@ -23,8 +23,6 @@ from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
-__all__ = ["begun", "moved", "placed"]
-
 _INTERVAL_BYTES = 64 << 20
 
 

@@ -8,22 +8,6 @@ from string import ascii_lowercase, ascii_uppercase
 
 from cdc_core import TableName
 
-__all__ = [
-    "TEMPORARY",
-    "application_name",
-    "copy_name",
-    "feed_applications",
-    "folded",
-    "given_name",
-    "object_name",
-    "object_pattern",
-    "qualified",
-    "quoted",
-    "quoted_table",
-    "temporary_name",
-    "temporary_title",
-]
-
 TEMPORARY = "temporary"
 """The role of connections that hold what ends with them."""
 

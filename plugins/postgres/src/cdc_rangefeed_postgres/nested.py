@@ -20,8 +20,6 @@ from cdc_core import Kind
 from cdc_rangefeed_postgres.datetimes import json_date, json_timestamp
 from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, TypeInfo, column_type
 
-__all__ = ["ToJson", "UnknownAttributesError", "json_texts", "places", "to_json"]
-
 ToJson = Callable[[str], str]
 """Converts the text form of one value to JSON text."""
 

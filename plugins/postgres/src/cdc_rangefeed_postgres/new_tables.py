@@ -19,8 +19,6 @@ from cdc_rangefeed_postgres.selection import Selection, exclusion
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
-__all__ = ["NewTables"]
-
 log = logging.getLogger(__name__)
 
 _LOCK_TIMEOUT = "100ms"

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from cdc_rangefeed_postgres.fields import Fields, Ints
 
-__all__ = ["numeric_texts"]
-
 _NEGATIVE, _SPECIAL_BIT = 0x4000, 0x8000
 _SPECIAL = {0xC000: b"NaN", 0xD000: b"Infinity", 0xF000: b"-Infinity"}
 _HEAD_BYTES = 8

@@ -9,8 +9,6 @@ from typing import Any, Literal
 from cdc_core import MB, ByteSize, Duration, option
 from cdc_rangefeed_postgres.endpoints import parse_endpoints
 
-__all__ = ["PostgresOptions"]
-
 _NAME_BYTES = 63
 _MAX_WORK_MEM = 2047 << 30
 _SLOT_NAME = re.compile(rf"[a-z0-9_]{{1,{_NAME_BYTES}}}")

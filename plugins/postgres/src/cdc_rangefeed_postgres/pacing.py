@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from cdc_rangefeed_postgres.kept_log import MIN_AGAIN_BYTES, KeptLog
 
-__all__ = ["Pacing"]
-
 _AGAIN_S_PER_BYTE = 0.26 / (100 << 20)
 """About twice what decoding takes, so that decoding again takes half a core at most."""
 

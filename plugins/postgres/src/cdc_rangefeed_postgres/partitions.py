@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.value_types import code_of
 
-__all__ = ["Removed", "joined_codes", "removed_too_early", "with_present_partitions", "without_attached_again"]
-
 log = logging.getLogger(__name__)
 
 Removed = Literal["delete", "keep"]

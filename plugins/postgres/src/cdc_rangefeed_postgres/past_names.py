@@ -10,8 +10,6 @@ from collections.abc import Sequence, Set
 
 from cdc_rangefeed_postgres.token import Layout
 
-__all__ = ["CODE", "DROPPED", "GENERATED", "attribute_codes", "is_taken", "names_had", "past_names"]
-
 CODE = 4
 """The length of the code of a name, and of that of a type."""
 DROPPED, GENERATED = "-" * 2 * CODE, "." * 2 * CODE

@@ -23,8 +23,6 @@ from cdc_rangefeed_postgres.truncation import Truncate, note_tables
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import Lookup, completed, unavailable_of
 
-__all__ = ["LogDecoder"]
-
 _ROW_KINDS = np.frombuffer(b"IUD", np.uint8)
 _TRUNCATE = ord("T")
 _KNOWN_KINDS = np.frombuffer(b"IUDBCRTYOM", np.uint8)

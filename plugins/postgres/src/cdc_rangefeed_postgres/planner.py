@@ -51,8 +51,6 @@ from cdc_rangefeed_postgres.truncation import PartitionsTruncatedError, Truncate
 from cdc_rangefeed_postgres.versions import Versions
 from cdc_rangefeed_postgres.watched_catalog import WatchedCatalog, noted
 
-__all__ = ["PostgresPlanner"]
-
 log = logging.getLogger(__name__)
 
 _IDLE_NS = 1_000_000_000

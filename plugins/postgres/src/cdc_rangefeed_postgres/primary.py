@@ -14,8 +14,6 @@ from cdc_rangefeed_postgres.connection import Connection, Server, set_lock_timeo
 from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.standby import is_standby
 
-__all__ = ["Primary"]
-
 log = logging.getLogger(__name__)
 
 _LOG_AGAIN_S = 0.25

@@ -10,8 +10,6 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import given_name, quoted
 from cdc_rangefeed_postgres.publication import Publication, creation
 
-__all__ = ["check_privileges"]
-
 _REPLICATION_ROLES = ["rds_replication", "azure_replication", "cloudsqlreplication"]
 _ROLE = """
 SELECT current_user::text,

@@ -14,8 +14,6 @@ from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import object_name, quoted, temporary_title
 
-__all__ = ["Publication"]
-
 log = logging.getLogger(__name__)
 
 _STATE = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"

@@ -23,8 +23,6 @@ from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import NEW_SLOT, READ_ANEW
 from cdc_rangefeed_postgres.token import PostgresToken
 
-__all__ = ["compared", "require_unaltered", "uncompared"]
-
 _SHOWN = 5
 
 

@@ -45,8 +45,6 @@ from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, endpoint_of, is_intent
 from cdc_rangefeed_postgres.versions import first_states, schemas_of
 
-__all__ = ["PostgresRangefeed"]
-
 log = logging.getLogger(__name__)
 
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from cdc_core import RetryableRangefeedError
 
-__all__ = ["StillReadingError", "read_ahead"]
-
 _INTERRUPT_AFTER_S = 0.1
 """A thread that is about to end is left alone."""
 _INTERRUPT_AGAIN_S = 0.2

@@ -20,8 +20,6 @@ from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import TableLookup
 
-__all__ = ["PostgresReader"]
-
 _LOOKUP = "lookup"
 
 

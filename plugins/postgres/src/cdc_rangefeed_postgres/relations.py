@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.temporary import readable
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion
 
-__all__ = ["Relation", "RelationTracker", "find_relations", "relation_columns", "shape"]
-
 _RELATION = ord("R")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from cdc_core import LIST_AGAIN, RUN_AGAIN
 
-__all__ = ["NEW_SLOT", "READ_ANEW", "START_AGAIN"]
-
 NEW_SLOT = (
     "To continue under this name, request all tables and a new slot with `cdc rescan FILE NAME --all --new-slot`, "
     f"and {RUN_AGAIN}"

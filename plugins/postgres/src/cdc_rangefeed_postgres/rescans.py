@@ -15,8 +15,6 @@ from cdc_rangefeed_postgres.client_errors import text_of
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.token import PostgresToken, Scan
 
-__all__ = ["check_rescan", "with_rescans"]
-
 log = logging.getLogger(__name__)
 
 # A text that has no closing bracket too many in either form is one expression, whatever it contains.

@@ -18,8 +18,6 @@ from cdc_rangefeed_postgres.token import Scan
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.versions import Versions
 
-__all__ = ["Estimates", "condition_of", "conditions", "operand_of", "read_columns", "whole_rows"]
-
 _TEXTS = {25, 1043}
 """text and varchar. Others compare in ways of their own, such as char(n), for which blanks at the end do not count."""
 

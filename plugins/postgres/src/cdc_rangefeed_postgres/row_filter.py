@@ -20,8 +20,6 @@ from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.restricted_scan import condition_of, operand_of
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["RowFilter", "explained", "row_filter"]
-
 _COMPARED = frozenset({16, 20, 21, 23, 25, 1043, 1082, 1114, 1184, 1700, 2950})
 """The types that a filter may compare, by oid: bool, bigint, smallint, integer, text, varchar, date, timestamp,
 timestamptz, numeric and uuid."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from cdc_rangefeed_postgres.connection import Connection
 
-__all__ = ["log_running_transactions", "may_log_running_transactions"]
-
 # Whether the role may call the function is a statement of its own: the server refuses one that contains a call without
 # the privilege, also where no branch reaches it.
 _MAY_LOG = """

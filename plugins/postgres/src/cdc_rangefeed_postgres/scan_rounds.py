@@ -18,8 +18,6 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import ExportedSnapshot, SnapshotMaker
 from cdc_rangefeed_postgres.token import Part, Scan, Snapshot
 
-__all__ = ["ScanRounds"]
-
 log = logging.getLogger(__name__)
 
 Found = Mapping[int, tuple[int, int, Density]]

@@ -33,8 +33,6 @@ from cdc_rangefeed_postgres.restricted_scan import conditions, read_columns, who
 from cdc_rangefeed_postgres.scan_values import select_list, to_struct
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["ScanSlice", "read_scan"]
-
 _MISSING_SNAPSHOT = ("42704", "22023")
 _GONE = ("42P01", "42703")
 _NO_OPERATOR = "42883"

@@ -18,8 +18,6 @@ from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
 from cdc_rangefeed_postgres.versions import Versions
 from cdc_rangefeed_postgres.watched_catalog import WatchedCatalog
 
-__all__ = ["AlongLog", "ScanSteps"]
-
 log = logging.getLogger(__name__)
 
 _SNAPSHOT_TIMEOUT_S = 1.0

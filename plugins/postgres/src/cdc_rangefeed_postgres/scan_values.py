@@ -24,8 +24,6 @@ from cdc_rangefeed_postgres.datetimes import (
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["has_key_texts", "select_list", "sql_texts", "to_struct"]
-
 _DIRECT_KINDS = {
     Kind.BOOL,
     Kind.INT,

@@ -10,8 +10,6 @@ from typing import NamedTuple, Self
 from cdc_core import ConfigError, TableName
 from cdc_rangefeed_postgres.names import folded, qualified, quoted
 
-__all__ = ["Pattern", "Selection", "choice", "exclusion"]
-
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _WILD = {"*": "%", "?": "_"}

@@ -20,8 +20,6 @@ from cdc_rangefeed_postgres.keys import Folded, key_forms
 from cdc_rangefeed_postgres.relations import shape
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 
-__all__ = ["SharedKeys"]
-
 _EARLIER, _DELIVERED = -1, -2
 """In place of a change: one of an earlier call, and the last one of its key there."""
 _ANY = 1 << 64

@@ -21,8 +21,6 @@ from cdc_rangefeed_postgres.remedies import NEW_SLOT, START_AGAIN
 from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.standby import is_standby
 
-__all__ = ["PLUGIN", "Slot", "SlotState", "canceled_after", "why_waiting"]
-
 log = logging.getLogger(__name__)
 
 PLUGIN = "pgoutput"

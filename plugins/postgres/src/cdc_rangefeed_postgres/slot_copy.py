@@ -15,8 +15,6 @@ from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["SlotCopy"]
-
 _IS_FAILOVER = """
 SELECT coalesce(bool_or(to_jsonb(s) ->> 'failover' = 'true'), false) FROM pg_replication_slots s
 WHERE slot_name = '{slot}'

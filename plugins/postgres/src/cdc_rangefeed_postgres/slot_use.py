@@ -12,8 +12,6 @@ import psycopg
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["SlotUse", "log_idle_limit", "unused"]
-
 log = logging.getLogger(__name__)
 
 _POLL_S = 10.0

@@ -19,8 +19,6 @@ from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.slot import PLUGIN, canceled_after, why_waiting
 
-__all__ = ["CLOCK_US", "ExportedSnapshot", "SnapshotMaker"]
-
 log = logging.getLogger(__name__)
 
 CLOCK_US = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"

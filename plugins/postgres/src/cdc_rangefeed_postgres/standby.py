@@ -5,8 +5,6 @@ from __future__ import annotations
 from cdc_core import ConfigError
 from cdc_rangefeed_postgres.connection import Connection
 
-__all__ = ["check_standby", "is_standby"]
-
 _OLDEST = 160000
 
 

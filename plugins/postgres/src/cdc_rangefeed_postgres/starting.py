@@ -31,8 +31,6 @@ from cdc_rangefeed_postgres.token import PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states, present_types
 from cdc_rangefeed_postgres.watched_catalog import load_watched
 
-__all__ = ["first_token", "require_given", "resumed_token"]
-
 log = logging.getLogger(__name__)
 
 

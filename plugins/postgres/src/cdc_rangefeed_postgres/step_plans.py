@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
 from cdc_rangefeed_postgres.types import binary_safe
 from cdc_rangefeed_postgres.versions import Versions
 
-__all__ = ["LogPlan", "ScanPlan", "log_bytes", "log_end"]
-
 _MIN_ROW_BYTES = 64
 
 

@@ -26,8 +26,6 @@ from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.remedies import START_AGAIN
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["TemporaryObjects", "readable", "refuse_without_copy"]
-
 log = logging.getLogger(__name__)
 
 _NO_COPY = ("53400", "53300")

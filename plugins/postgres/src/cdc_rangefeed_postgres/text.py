@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 from cdc_core import ColumnType, Kind
 from cdc_rangefeed_postgres.datetimes import days_since_1970, us_since_1970
 
-__all__ = ["decode_text"]
-
 _Ints = npt.NDArray[np.int64]
 _SECOND_US = 1_000_000
 _HEX_VALUES = np.zeros(256, np.uint8)

@@ -11,8 +11,6 @@ from cdc_rangefeed_postgres.filtered import Filtered, PastFilter
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.types import TypeInfo
 
-__all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "endpoint_of", "intent", "is_intent"]
-
 _CREATING = "creating"
 
 

@@ -13,8 +13,6 @@ from cdc_core import Timestamp
 from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
 
-__all__ = ["Stamps", "TransactionClock", "whole_transactions"]
-
 _BEGIN, _COMMIT = ord("B"), ord("C")
 _BELOW_UNTIL_NS = 999
 

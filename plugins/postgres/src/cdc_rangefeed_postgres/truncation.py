@@ -29,8 +29,6 @@ from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["PartitionsTruncatedError", "Truncate", "TruncateSearch", "note_partitions", "note_tables"]
-
 log = logging.getLogger(__name__)
 
 Truncate = Literal["stop", "keep"]

@@ -9,8 +9,6 @@ from typing import Any, Self
 from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS, with_modifier
 
-__all__ = ["GONE", "PgColumn", "TableVersion", "TypeCatalog", "TypeInfo", "binary_safe", "column_type"]
-
 _BINARY_KINDS = {
     Kind.BOOL,
     Kind.INT,

@@ -25,8 +25,6 @@ from cdc_rangefeed_postgres.names import quoted, quoted_table
 from cdc_rangefeed_postgres.scan_values import select_list, sql_texts, to_struct
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
 
-__all__ = ["Lookup", "TableLookup", "completed", "fill_from_earlier", "require_keys", "unavailable_of"]
-
 
 class Lookup(Protocol):
     """Reads the current values of *columns* in the rows with these distinct *keys*, of `version.schema.key_type`."""

@@ -19,8 +19,6 @@ from cdc_rangefeed_postgres.catalog import Leaf
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 
-__all__ = ["require_always_logged"]
-
 log = logging.getLogger(__name__)
 
 # The first blocks are enough, as the rows were written in their order. A new file of the table is one of its indexes

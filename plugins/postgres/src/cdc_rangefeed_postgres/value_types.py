@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from cdc_core import ShapeChange
 from cdc_rangefeed_postgres.connection import Connection
 
-__all__ = ["Member", "code_of", "composites_of", "member_changes", "members_of"]
-
 # Types of PostgreSQL itself have smaller oids than 16384, and do not change.
 _USED = """
 WITH RECURSIVE used AS (

@@ -17,8 +17,6 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 
-__all__ = ["Versions", "first_states", "first_version", "present_types", "schemas_of"]
-
 _TYPES = """
 SELECT t.oid::bigint, format_type(t.oid, NULL), t.typtype::text, t.typbasetype::bigint, t.typtypmod,
        CASE WHEN t.typoutput = 'array_out'::regproc THEN t.typelem::bigint ELSE 0 END, t.typdelim::text,

@@ -23,8 +23,6 @@ from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_rangefeed_postgres.types import TypeCatalog
 from cdc_rangefeed_postgres.versions import present_types
 
-__all__ = ["WatchedCatalog", "load_watched", "noted"]
-
 # ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition. Only a
 # change of an enum takes that lock on a type.
 _ALTERING = """

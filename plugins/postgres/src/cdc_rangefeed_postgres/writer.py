@@ -13,8 +13,6 @@ from psycopg.rows import dict_row
 from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
 from cdc_rangefeed_postgres.selection import Selection
 
-__all__ = ["PostgresWriter"]
-
 _LOCK_TIMEOUT = "10s"
 """Two transactions of one thread could otherwise wait for each other forever."""
 

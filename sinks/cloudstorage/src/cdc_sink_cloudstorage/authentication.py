@@ -7,8 +7,6 @@ from collections.abc import Collection
 from cdc_core import OptionError
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 
-__all__ = ["STORES", "check_credentials", "is_specified"]
-
 STORES = {"s3": "S3", "gs": "Google Cloud Storage", "az": "Azure"}
 """The name of the store of each fsspec protocol, for messages."""
 

@@ -29,8 +29,6 @@ from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
 from cdc_sink_cloudstorage.store_problem import NOT_STORED, NotStoredError, StoreProblem
 
-__all__ = ["AzureStore"]
-
 _SUFFIXES = {
     "azurepubliccloud": "core.windows.net",
     "azurechinacloud": "core.chinacloudapi.cn",

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 import zstandard
 
-__all__ = ["EXTENSIONS", "STATE_BYTES", "Compressor", "decompressed", "new_compressor"]
-
 EXTENSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 STATE_BYTES = {"none": 0, "gzip": 300_000, "zstd": 4_000_000}
 """About how much memory one open compressor holds, apart from the bytes that it has returned."""

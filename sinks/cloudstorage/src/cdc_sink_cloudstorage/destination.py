@@ -11,8 +11,6 @@ from cdc_sink_cloudstorage.slice_names import Layout
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
 
-__all__ = ["CloudStorageDestination"]
-
 
 class CloudStorageDestination(Destination):
     """Checks a directory or bucket, and the names that the changefeed would write there."""

@@ -24,8 +24,6 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
 
-__all__ = ["GcsStore"]
-
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.list")
 _DISCONNECT_S = 2.0

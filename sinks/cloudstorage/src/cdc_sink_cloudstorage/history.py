@@ -14,8 +14,6 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.schema_file import SchemaFile
 from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 
-__all__ = ["CloudStorageHistory"]
-
 _READ_AT_ONCE = 64
 """Manifests that are read at the same time, where the client can do that."""
 

@@ -16,8 +16,6 @@ from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store
 from cdc_sink_cloudstorage.store_problem import os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-__all__ = ["LocalStore"]
-
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from cdc_core import Covered, StoredFile, TableName, Timestamp
 from cdc_sink_cloudstorage.open_file import OpenFile
 
-__all__ = ["Manifest", "file_entry"]
-
 _VERSION = 1
 _ALGORITHM = "sha256"
 

@@ -34,17 +34,6 @@ from urllib.parse import unquote
 
 from cdc_core import Timestamp
 
-__all__ = [
-    "DataFile",
-    "ManifestFile",
-    "ResolvedFile",
-    "escape_topic",
-    "parse_manifest_name",
-    "parse_name",
-    "partition_of",
-    "timestamp_text",
-]
-
 PartitionFormat = Literal["daily", "hourly", "flat"]
 
 _DATA = re.compile(

@@ -8,8 +8,6 @@ from cdc_core import FileBody, RowBatch, TableSchema, Timestamp, TracedRow
 from cdc_sink_cloudstorage.compression import new_compressor
 from cdc_sink_cloudstorage.store import Chunk
 
-__all__ = ["OpenFile"]
-
 
 class OpenFile:
     """Collects the final bytes of one file: the encoder's own buffers, without a copy, or the compressor's output.

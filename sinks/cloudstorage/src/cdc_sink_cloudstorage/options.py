@@ -7,8 +7,6 @@ from typing import Literal
 
 from cdc_core import MB, ByteSize, SinkContext, option
 
-__all__ = ["CloudStorageOptions", "options_of"]
-
 _S3 = "S3: "
 _GCS = "Google Cloud Storage: "
 _AZURE = "Azure: "

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from cdc_sink_cloudstorage.store import Chunk
 
-__all__ = ["PART_BYTES", "split_parts"]
-
 PART_BYTES = 8 * 1024 * 1024
 """A part has at least this many bytes and less than twice as many. S3 requires 5 MB, except in the last part."""
 

@@ -10,8 +10,6 @@ from cdc_sink_cloudstorage.names import ResolvedFile, parse_name
 from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 
-__all__ = ["CloudStorageReader"]
-
 
 class CloudStorageReader(SinkReader):
     """Gives each file as one message, in the order of paths below the root, which is the order of the changefeed.

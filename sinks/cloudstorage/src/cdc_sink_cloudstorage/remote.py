@@ -17,8 +17,6 @@ from cdc_sink_cloudstorage.store import Chunk, Staged, Store
 from cdc_sink_cloudstorage.store_problem import NOT_STORED, NotStoredError, StoreProblem, os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-__all__ = ["FsspecStore"]
-
 T = TypeVar("T")
 _REASON_LENGTH = 300
 

@@ -11,8 +11,6 @@ from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
 
-__all__ = ["CloudStorageResolvedSink"]
-
 _NO_ID = "0" * 12
 
 

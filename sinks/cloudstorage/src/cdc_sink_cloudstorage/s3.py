@@ -25,8 +25,6 @@ from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
 from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
 
-__all__ = ["S3Store"]
-
 _CLIENT = {"connect_timeout": 10, "read_timeout": 30, "retries": {"mode": "standard", "max_attempts": 3}}
 _DISCONNECT_S = 2.0
 _PUT_BYTES = 32 * 1024 * 1024

@@ -10,8 +10,6 @@ from cdc_sink_cloudstorage.authentication import is_specified
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store_problem import StoreProblem
 
-__all__ = ["s3_problem"]
-
 _PERMISSIONS = "s3:PutObject, s3:ListBucket and the other permissions in the documentation"
 _WRONG_REGION = {
     "301",

@@ -15,8 +15,6 @@ from typing import Any
 from cdc_core import Encoder, Envelope, FileShape, TableSchema
 from cdc_sink_cloudstorage.names import escape_topic
 
-__all__ = ["SCHEMAS", "SchemaFile"]
-
 SCHEMAS = "_schemas"
 """Directory below the root. Engines that read whole directories skip names that begin with an underscore."""
 

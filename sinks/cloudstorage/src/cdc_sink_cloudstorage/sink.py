@@ -16,8 +16,6 @@ from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.uploads import Uploads
 from cdc_sink_cloudstorage.uris import store_of
 
-__all__ = ["CloudStorageSink"]
-
 _OPEN_BYTES_IN_FILE_SIZES = 4
 _MAX_COMPRESSOR_BYTES = 64 * 1024 * 1024
 

@@ -9,8 +9,6 @@ from cdc_sink_cloudstorage.compression import EXTENSIONS
 from cdc_sink_cloudstorage.names import DataFile, PartitionFormat
 from cdc_sink_cloudstorage.options import options_of
 
-__all__ = ["Layout", "SliceNames"]
-
 _LARGE_VERSION = 0xFFFF_FFFF
 """A schema version with as many digits as any will have."""
 _NAMES_OF_A_TASK_ATTEMPT = 1 << 24

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-__all__ = ["IN_PROGRESS", "Chunk", "Staged", "Store"]
-
 IN_PROGRESS = ".inprogress"
 """Directory below the root for files that are being written, in stores that need one. Readers skip it."""
 

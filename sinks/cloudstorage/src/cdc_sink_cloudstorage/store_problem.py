@@ -9,8 +9,6 @@ from typing import Self
 
 from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError
 
-__all__ = ["NOT_STORED", "NotStoredError", "StoreProblem", "os_problem"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreProblem:

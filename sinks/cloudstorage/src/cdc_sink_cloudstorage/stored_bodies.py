@@ -13,8 +13,6 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import IN_PROGRESS
 from cdc_sink_cloudstorage.uris import open_file_system
 
-__all__ = ["StoredBodies"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["TemporaryNames"]
-
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})-[0-9a-f]+\.tmp")
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from cdc_core import TerminalSinkError
 from cdc_sink_cloudstorage.store import Chunk, Store
 
-__all__ = ["Uploads"]
-
 _WORKERS = 4
 _IDLE_S = 5.0
 

@@ -18,8 +18,6 @@ from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-__all__ = ["open_file_system", "open_store", "store_of"]
-
 _PROTOCOLS = {"s3": "s3", "gs": "gs", "azure": "az", "azure-blob": "az", "azure-storage": "az", "memory": "memory"}
 """The fsspec protocol of each scheme. All of these show an object only when it is whole; other file systems do not."""
 _EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure"}

@@ -22,8 +22,6 @@ from cdc_sink_kafka.client_log import ClientLog, plain
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import flat
 
-__all__ = ["NO_ID", "Administrator"]
-
 NO_ID = str(Uuid(0, 0))
 """What brokers without topic ids report."""
 

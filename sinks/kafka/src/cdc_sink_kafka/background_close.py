@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["close_in_background"]
-
 
 def close_in_background(clients: list[Any]) -> None:
     """Empty *clients* in a background thread, which destroys them. The list must hold the only references.

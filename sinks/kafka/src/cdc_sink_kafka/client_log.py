@@ -11,8 +11,6 @@ from confluent_kafka import KafkaError
 from cdc_core import RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.failures import refusal_remedy
 
-__all__ = ["ClientLog", "plain"]
-
 log = logging.getLogger(__name__)
 
 _EXPECTED = ("enable.gapless.guarantee is experimental", "Coordinator load in progress")

@@ -16,8 +16,6 @@ from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
 from cdc_sink_kafka.topics import Topics
 
-__all__ = ["Settings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -11,8 +11,6 @@ from confluent_kafka import KafkaError, Message
 from cdc_core import TracedRow
 from cdc_sink_kafka.failures import Failure
 
-__all__ = ["DeliveryReports"]
-
 _MAX_KEPT = 100
 _MAX_SHOWN = 3
 

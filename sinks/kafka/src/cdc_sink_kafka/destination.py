@@ -12,8 +12,6 @@ from cdc_sink_kafka.admin import NO_ID
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 
-__all__ = ["KafkaDestination"]
-
 _ON_THE_WAY_S = 10.0
 _NO_TOPIC = "cdc-check"
 """A name for topics that a query could give, to have their settings checked."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from cdc_core import EVENT_TYPE, Attributes, CloudEvents, each_event
 
-__all__ = ["Header", "constant_headers", "event_headers", "is_of_event", "resolved_headers"]
-
 Header = tuple[str, bytes | None]
 _PREFIX = "ce_"
 _CONTENT_TYPE = "content-type"

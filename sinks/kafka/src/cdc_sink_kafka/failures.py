@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError, Message
 
 from cdc_core import CdcError, RefusedRowsError, RetryableSinkError, TerminalSinkError
 
-__all__ = ["Failure", "refusal_remedy", "refused_rows", "sink_error"]
-
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 _CONSEQUENCES = frozenset(
     {

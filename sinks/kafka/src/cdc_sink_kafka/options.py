@@ -8,8 +8,6 @@ from typing import Any, Literal
 from cdc_core import MB, ByteSize, Duration, option
 from cdc_sink_kafka.sink_config import SinkConfig
 
-__all__ = ["KafkaOptions"]
-
 _PEM = "as PEM text or as base64 of PEM text"
 _OAUTH = "For `OAUTHBEARER`: "
 

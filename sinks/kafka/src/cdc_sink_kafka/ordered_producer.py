@@ -16,8 +16,6 @@ from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.delivery_reports import DeliveryReports
 from cdc_sink_kafka.failures import Failure, sink_error
 
-__all__ = ["OrderedProducer"]
-
 _POLL_S = 0.1
 _SLOW_S = 1.0
 """A wait that lasts longer than this may have a cause that only `watch` finds."""

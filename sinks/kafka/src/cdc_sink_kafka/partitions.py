@@ -11,8 +11,6 @@ from cdc_core import RetryableSinkError
 from cdc_sink_kafka.failures import Failure, sink_error
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 
-__all__ = ["Partitions"]
-
 _LIMIT_S = 15.0
 _WAIT_S = 0.2
 _FEW = 16

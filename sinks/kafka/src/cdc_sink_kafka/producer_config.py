@@ -11,8 +11,6 @@ from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.security import Address, security_properties
 from cdc_sink_kafka.sink_config import SinkConfig
 
-__all__ = ["client_properties", "flat", "producer_properties"]
-
 _OWNED = {
     "bootstrap.servers": "the sink's URI",
     "metadata.broker.list": "the sink's URI",

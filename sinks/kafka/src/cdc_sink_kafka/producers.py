@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 
-__all__ = ["Producers"]
-
 _KEPT_S = 60.0
 
 

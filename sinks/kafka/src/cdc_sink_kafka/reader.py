@@ -12,8 +12,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage, counted
 from cdc_sink_kafka.clients import Settings
 
-__all__ = ["KafkaReader", "open_consumer", "partitions_of", "read_to_end"]
-
 _LIMIT_S = 60.0
 _POLL_S = 0.2
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)

@@ -10,8 +10,6 @@ from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.partitions import Partitions
 from cdc_sink_kafka.topic_deletion_check import TopicDeletionCheck
 
-__all__ = ["KafkaResolvedSink"]
-
 
 class KafkaResolvedSink(ResolvedSink):
     """Writes each resolved mark, a message without a key, to every partition of every topic of the changefeed.

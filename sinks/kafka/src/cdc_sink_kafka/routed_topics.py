@@ -7,8 +7,6 @@ from collections.abc import Collection
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.clients import Settings
 
-__all__ = ["RoutedTopics"]
-
 
 class RoutedTopics:
     """The topics that one sink was given, with `topic_prefix`. They are written as they are: nothing is escaped."""

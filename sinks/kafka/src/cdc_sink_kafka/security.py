@@ -10,8 +10,6 @@ from typing import Any
 from cdc_core import ConfigError
 from cdc_sink_kafka.options import KafkaOptions
 
-__all__ = ["Address", "security_properties"]
-
 _PASSWORD_OPTIONS = ("sasl_user", "sasl_password")
 _TOKEN_OPTIONS = ("sasl_client_id", "sasl_client_secret", "sasl_token_url", "sasl_scopes")
 _AWS_OPTIONS = ("sasl_aws_region", "sasl_aws_iam_role_arn", "sasl_aws_iam_session_name")

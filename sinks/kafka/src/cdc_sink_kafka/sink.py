@@ -30,8 +30,6 @@ from cdc_sink_kafka.size_limits import SizeLimits
 from cdc_sink_kafka.tombstones import deleted_rows, traced_messages, with_tombstones
 from cdc_sink_kafka.topic_deletion_check import TopicDeletionCheck
 
-__all__ = ["KafkaSink"]
-
 _CHUNK = 2_000
 """Messages that become Python objects at a time: few enough to stay in the processor's cache."""
 

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from cdc_core import Duration, OptionError, option, parse_options
 
-__all__ = ["FlushConfig", "SinkConfig"]
-
 _OWNER = "option 'kafka_sink_config'"
 _ZSTD_LEVELS = {1: 1, 2: 3, 3: 7, 4: 11}
 _GZIP_LEVELS = range(-1, 10)

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from cdc_core import CdcError, MessageBatch, RefusedRowsError, RetryableSinkError, RowBatch, TableName, shown_key
 from cdc_sink_kafka.failures import Failure
 
-__all__ = ["Measured", "SizeLimits"]
-
 _LARGE = 16 * 1024
 """When the limit of a topic cannot be read, messages of this size or more are remembered."""
 _OVERHEAD = 128

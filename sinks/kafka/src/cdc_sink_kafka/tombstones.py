@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from cdc_core import MessageBatch, Op, RowBatch, TracedRow
 from cdc_sink_kafka.event_headers import Header, is_of_event
 
-__all__ = ["deleted_rows", "traced_messages", "with_tombstones"]
-
 
 def deleted_rows(rows: RowBatch, batch: MessageBatch) -> pa.BooleanArray:
     """Return which messages of *batch*, made from *rows*, are of deleted rows and no tombstones themselves."""

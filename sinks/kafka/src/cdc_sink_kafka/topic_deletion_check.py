@@ -10,8 +10,6 @@ from cdc_sink_kafka.admin import NO_ID, Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
 
-__all__ = ["TopicDeletionCheck"]
-
 _EVERY_S = 1.0
 _SURE_AFTER_S = 4.0
 _ASK_S = 0.5

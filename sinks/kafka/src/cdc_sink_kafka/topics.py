@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from cdc_core import ConfigError, RowBatch, TableName, TopicNames
 
-__all__ = ["Topics", "escaped"]
-
 _MAX_CHARACTERS = 249
 _INTERNAL = frozenset(
     {

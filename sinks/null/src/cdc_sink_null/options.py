@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from cdc_core import Duration, option
 
-__all__ = ["NullOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NullOptions:

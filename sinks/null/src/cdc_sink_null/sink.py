@@ -17,8 +17,6 @@ from cdc_core import (
     Timestamp,
 )
 
-__all__ = ["NullDestination", "NullResolvedSink", "NullSink"]
-
 
 class NullSink(Sink):
     """Does what any sink of messages does, without a destination. It holds nothing but counts."""

@@ -8,8 +8,6 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-__all__ = ["Answer", "Meaning", "retry_after_s"]
-
 
 class Meaning(Enum):
     """What an answer means. Each meaning is handled in its own way."""

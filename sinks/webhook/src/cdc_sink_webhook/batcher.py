@@ -17,8 +17,6 @@ from cdc_sink_webhook.event_headers import RequestHeaders, event_headers
 from cdc_sink_webhook.request import Request, request_id
 from cdc_sink_webhook.sink_config import FlushConfig
 
-__all__ = ["Batcher"]
-
 _NO_LIMIT = 1 << 62
 
 

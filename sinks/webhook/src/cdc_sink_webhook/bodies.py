@@ -14,8 +14,6 @@ import zstandard
 
 from cdc_core import EVENT_TYPE, EVENTS_TYPE, ContractError, joined_values
 
-__all__ = ["CSV", "EVENT", "EVENTS", "EVENT_DATA", "JSON", "Format", "Values", "compressed", "decompressed"]
-
 _GZIP_LEVEL = 4
 _GZIP_FORMAT = 31  # the largest window, with gzip's header; zlib leaves file name and time out of it
 _ZSTD_LEVEL = 3

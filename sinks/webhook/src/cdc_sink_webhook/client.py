@@ -21,8 +21,6 @@ from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.signature import Signer
 
-__all__ = ["Client", "NoAnswerError"]
-
 # hpack logs every header at DEBUG, secrets included
 logging.getLogger("hpack").setLevel(logging.INFO)
 

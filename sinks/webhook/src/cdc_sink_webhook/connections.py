@@ -10,8 +10,6 @@ from typing import Any
 
 import httpcore2
 
-__all__ = ["Connection", "ConnectionPool", "TlsBackend"]
-
 _MAX_CONCURRENT_STREAMS = 3
 """The number of this setting in RFC 9113."""
 _MAX_STREAMS = 100

@@ -16,8 +16,6 @@ from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.retries import PendingRetries
 from cdc_sink_webhook.sink_config import RetryConfig
 
-__all__ = ["MAX_JITTERED_WAIT_S", "Delivered", "Delivery"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_BACKOFF_S = 30.0

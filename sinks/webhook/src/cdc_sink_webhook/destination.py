@@ -12,8 +12,6 @@ from cdc_sink_webhook.event_headers import event_headers
 from cdc_sink_webhook.reachability import check_reachable
 from cdc_sink_webhook.settings import Settings
 
-__all__ = ["WebhookDestination"]
-
 
 class WebhookDestination(Destination):
     """An HTTPS endpoint. It needs no preparation."""

@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from cdc_core import ConfigError
 from cdc_sink_webhook.options import WebhookOptions
 
-__all__ = ["Endpoint"]
-
 _PATH = re.compile(r"[!-~]*")
 _LONG_SEGMENT = 16
 """A path segment of at least this length may be a token."""

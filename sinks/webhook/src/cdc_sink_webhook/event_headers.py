@@ -7,8 +7,6 @@ from urllib.parse import quote
 
 from cdc_core import ConfigError
 
-__all__ = ["LARGE_HEADERS", "MAX_HEADERS", "RequestHeaders", "event_headers", "refuse_names_of_events"]
-
 RequestHeaders = tuple[tuple[bytes, bytes], ...]
 MAX_HEADERS = 4096
 """Bytes of the attributes of an event beyond which its row is refused. Servers take about 8 KB of headers, and what

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from cdc_sink_webhook.request import Request
 
-__all__ = ["KeyOrder", "QueuedRequest"]
-
 
 @dataclass(slots=True, eq=False)
 class QueuedRequest:

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from cdc_core import MB, ByteSize, Duration, option
 from cdc_sink_webhook.sink_config import SinkConfig
 
-__all__ = ["WebhookOptions"]
-
 _PEM = "as PEM text or as base64 of PEM text"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")

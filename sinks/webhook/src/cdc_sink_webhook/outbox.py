@@ -15,8 +15,6 @@ from cdc_sink_webhook.key_order import KeyOrder, QueuedRequest
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.retries import PendingRetries, PendingRetry
 
-__all__ = ["Outbox", "Repeating"]
-
 logger = logging.getLogger(__name__)
 
 _GROUP = 64

@@ -9,8 +9,6 @@ from functools import partial
 from cdc_core import ConfigError
 from cdc_sink_webhook.endpoint import Endpoint
 
-__all__ = ["check_reachable"]
-
 _repairable = partial(ConfigError, repairable=True)
 """Nothing here is wrong with an endpoint that accepted rows before."""
 

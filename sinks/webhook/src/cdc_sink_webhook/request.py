@@ -12,8 +12,6 @@ import numpy.typing as npt
 from cdc_core import TracedRow
 from cdc_sink_webhook.event_headers import RequestHeaders
 
-__all__ = ["Request", "request_id"]
-
 _ID_DIGITS = 32
 _ROW_BYTES = 130
 _REQUEST_BYTES = 2_000

@@ -7,8 +7,6 @@ from cdc_sink_webhook.batcher import Batcher
 from cdc_sink_webhook.outbox import Outbox
 from cdc_sink_webhook.settings import Settings
 
-__all__ = ["WebhookResolvedSink"]
-
 
 class WebhookResolvedSink(ResolvedSink):
     """Posts each resolved mark as one request, which is valid for all tables."""

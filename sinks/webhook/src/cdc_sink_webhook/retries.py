@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from cdc_sink_webhook.request import Request
 
-__all__ = ["PendingRetries", "PendingRetry"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRetry:

@@ -19,8 +19,6 @@ from cdc_sink_webhook.outbox import Outbox, Repeating
 from cdc_sink_webhook.sink_config import SinkConfig
 from cdc_sink_webhook.tls import tls_context
 
-__all__ = ["Settings"]
-
 _FORMATS = {".ndjson": JSON, ".json": JSON, ".csv": CSV}
 
 

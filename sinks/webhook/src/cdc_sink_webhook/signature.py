@@ -9,8 +9,6 @@ import hmac
 
 from cdc_core import ConfigError
 
-__all__ = ["Signer"]
-
 _PREFIX = "whsec_"
 _MIN_BYTES, _MAX_BYTES = 24, 64
 

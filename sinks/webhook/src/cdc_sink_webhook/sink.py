@@ -21,8 +21,6 @@ from cdc_sink_webhook.batcher import Batcher
 from cdc_sink_webhook.outbox import Outbox
 from cdc_sink_webhook.settings import Settings
 
-__all__ = ["WebhookSink"]
-
 _CHUNK_ROWS = 4_096
 """How many rows are cut into requests at a time. One such chunk may be in memory beyond `buffer_size`."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from cdc_core import Duration, option, parse_options
 
-__all__ = ["FlushConfig", "RetryConfig", "SinkConfig"]
-
 _OWNER = "option 'webhook_sink_config'"
 _TABLES = ("Flush", "Retry")
 

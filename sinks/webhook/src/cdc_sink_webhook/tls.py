@@ -12,8 +12,6 @@ from cdc_core import ConfigError
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.options import WebhookOptions
 
-__all__ = ["tls_context"]
-
 _OPTIONS = ("ca_cert", "client_cert", "client_key", "insecure_tls_skip_verify")
 
 

@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from cdc_column_texts.numpy_columns import Bools, Ints
 from cdc_core import joined_values
 
-__all__ = ["Piece", "binary", "byte_sizes", "distinct", "grouped", "joined", "looked_up", "offsets_of", "ragged"]
-
 Piece: TypeAlias = bytes | pa.Array
 _EMPTY = pa.scalar(b"", pa.large_binary())
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 from cdc_column_texts.binary.pieces import ragged
 from cdc_column_texts.numpy_columns import Bools
 
-__all__ = ["varint_bytes", "varint_column", "varint_matrix", "varint_widths"]
-
 _U64 = np.uint64
 _TABLE_SIZE = 1 << 14
 """Smaller numbers, of one byte or two, are looked up."""

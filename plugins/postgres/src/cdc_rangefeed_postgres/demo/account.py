@@ -10,8 +10,6 @@ from pathlib import Path
 
 from cdc_core import ConfigError
 
-__all__ = ["as_owner", "give", "reachable_binaries", "require_reachable", "temporary_directory"]
-
 _NOBODY = 65534
 
 

@@ -17,8 +17,6 @@ from psycopg import sql
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.demo.replay import Replay
 
-__all__ = ["Audit", "compare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:

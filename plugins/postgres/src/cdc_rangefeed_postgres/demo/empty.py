@@ -12,8 +12,6 @@ import psycopg
 from cdc_rangefeed_postgres.demo.saying import say, shown
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
-__all__ = ["stay"]
-
 
 def stay(server: EmbeddedPostgres, directory: Path, **variables: str) -> int:
     """Create the database `shop` on *server*, and return 0 on Ctrl-C or SIGTERM.

@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.demo.saying import say, shown
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop
 
-__all__ = ["demo"]
-
 _FEED = """\
 # The changefeed of the demo. The password comes from another file, so this file may be shown.
 [changefeed.movr]

@@ -12,8 +12,6 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-__all__ = ["TABLES", "Workload", "load"]
-
 TABLES = ("users", "vehicles", "rides")
 _CITIES = (
     "amsterdam",

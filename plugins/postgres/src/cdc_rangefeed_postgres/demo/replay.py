@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from cdc_core import Timestamp
 
-__all__ = ["Replay"]
-
 
 @dataclass(slots=True)
 class Replay:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-__all__ = ["say", "shown"]
-
 
 def say(text: str) -> None:
     """Print *text* at once."""

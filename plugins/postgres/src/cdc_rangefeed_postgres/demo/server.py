@@ -23,8 +23,6 @@ import psycopg
 from cdc_core import ConfigError
 from cdc_rangefeed_postgres.demo import account
 
-__all__ = ["EmbeddedPostgres"]
-
 _SETTINGS = {
     "wal_level": "logical",
     "max_wal_senders": "10",

@@ -22,8 +22,6 @@ from cdc_rangefeed_postgres.demo.movr import TABLES, Workload, load
 from cdc_rangefeed_postgres.demo.saying import say
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
-__all__ = ["DemoOptions", "Shop"]
-
 _LIMIT_S = 180.0
 _POLL_INTERVAL_S = 0.2
 _SOURCE = """\

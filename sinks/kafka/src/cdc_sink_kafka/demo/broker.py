@@ -14,8 +14,6 @@ from cdc_sink_kafka.demo.java_process import free_port, run_java
 from cdc_sink_kafka.demo.java_server import JavaServer
 from cdc_sink_kafka.demo.listeners import KafkaSecurity, Listener, listener_settings
 
-__all__ = ["KafkaBroker"]
-
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _SETTINGS = {
     "num.partitions": "3",

@@ -13,8 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Certificates", "make_certificates"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["admin_client"]
-
 _quiet = logging.getLogger(f"{__name__}.quiet")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False

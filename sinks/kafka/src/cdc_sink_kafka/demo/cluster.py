@@ -19,8 +19,6 @@ from cdc_sink_kafka.demo.java_process import free_port
 from cdc_sink_kafka.demo.java_server import Server
 from cdc_sink_kafka.demo.listeners import KafkaSecurity
 
-__all__ = ["KafkaCluster"]
-
 _LIMIT_S = 600.0
 """How long to wait for elections and replicas. They take seconds, or minutes on a machine that is overloaded."""
 _PAUSE_S = 0.1

@@ -16,8 +16,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from cdc_core import Timestamp
 
-__all__ = ["AvroConsumer"]
-
 _METADATA_LIMIT_S = 10.0
 _QUIET_S = 0.3
 _BATCH = 1000

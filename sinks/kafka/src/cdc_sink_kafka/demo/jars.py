@@ -14,8 +14,6 @@ from pathlib import Path
 
 from cdc_core import ConfigError
 
-__all__ = ["KAFKA_VERSION", "REGISTRY_VERSION", "jars_of", "kafka_jars", "pom", "registry_home"]
-
 KAFKA_VERSION = "4.3.0"
 REGISTRY_VERSION = "2.6.13.Final"
 

@@ -14,8 +14,6 @@ from typing import IO
 
 from cdc_core import ConfigError
 
-__all__ = ["free_port", "gist", "java", "run_java", "start_java"]
-
 _SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xms32m")
 # Linux kills such a child when the *thread* that started it ends. This thread lives as long as the interpreter.
 _launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="java-launcher")

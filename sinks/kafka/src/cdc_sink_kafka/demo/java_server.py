@@ -17,8 +17,6 @@ from typing import Self
 
 from cdc_sink_kafka.demo.java_process import gist, start_java
 
-__all__ = ["JavaServer", "Server"]
-
 _START_LIMIT_S = 300.0
 _STOP_LIMIT_S = 30.0
 

@@ -9,8 +9,6 @@ from typing import Literal
 
 from cdc_sink_kafka.demo.certificates import Certificates
 
-__all__ = ["KafkaSecurity", "Listener", "listener_settings"]
-
 Listener = Literal["PLAINTEXT", "SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL"]
 """Each has its own port and accepts nothing else. MTLS is SSL that demands a client certificate."""
 

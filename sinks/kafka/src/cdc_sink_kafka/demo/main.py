@@ -22,8 +22,6 @@ from cdc_sink_kafka.demo.broker import KafkaBroker
 from cdc_sink_kafka.demo.consumer import AvroConsumer
 from cdc_sink_kafka.demo.registry import SchemaRegistry
 
-__all__ = ["demo"]
-
 _FEED = """\
 # The changefeed of the demo. The password comes from another file, so this file may be shown.
 [changefeed.movr]

@@ -9,8 +9,6 @@ from cdc_sink_kafka.demo.jars import registry_home
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_sink_kafka.demo.java_server import JavaServer
 
-__all__ = ["SchemaRegistry"]
-
 _API = "/apis/ccompat/v7"
 
 
