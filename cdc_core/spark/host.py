@@ -24,14 +24,8 @@ from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.preload import preload
 from cdc_core.spark.private_api import Py4JError, make_active
 from cdc_core.spark.query import RunningQuery, StartSessions, start_query, warm_up
-from cdc_core.spark.session import (
-    end_jvm,
-    is_alive,
-    is_local,
-    memory_settings,
-    open_session,
-    require_java,
-)
+from cdc_core.spark.session import end_jvm, is_alive, open_session, require_java
+from cdc_core.spark.session_settings import is_local, memory_settings
 
 
 class Master(Protocol):

@@ -21,7 +21,7 @@ from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
 from cdc_core.spark.private_api import make_active
 from cdc_core.spark.query_layout import WRITER
-from cdc_core.spark.session import is_local
+from cdc_core.spark.session_settings import is_local
 
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
 _TRACEBACK = re.compile(r"^( *)Traceback \(most recent call last\):$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The Spark session of a run: its settings, and the JVM's output."""
+"""The Spark session of a run, and its JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.private_files import others_may_write
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
-from cdc_core.spark.encryption import encryption_settings
 from cdc_core.spark.jvm import LOOPBACK, forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.private_api import (
@@ -33,27 +32,12 @@ from cdc_core.spark.private_api import (
     mark_closed,
     silence_accumulators,
 )
+from cdc_core.spark.session_settings import TMPDIR_OPTION, driver_settings, is_local, is_local_cluster, session_settings
 from cdc_core.spark.standalone import is_of_nodes
-
-DEFAULT_MASTER = "local[*,4]"
-"""All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
 
 _PYSPARK_PYTHON = os.environ.get("PYSPARK_PYTHON")
 _MIN_JAVA = 17
 _JVM_END_S = 10.0
-# Loading Spark's classes must not make the JVM collect the whole heap twice, as it does beyond 21 MB of metadata.
-_MEMORY_OPTIONS = "-XX:+UseSerialGC -XX:MetaspaceSize=128m"
-# Without queries it only passes batches on: the second compiler costs a third of the start time and gains nothing, and
-# the first one need not compile what a start calls a few hundred times.
-_JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=1000 -XX:Tier3MinInvocationThreshold=500"
-    f" -XX:Tier3CompileThreshold=6000 {_MEMORY_OPTIONS}"
-)
-# With them it works on each row, where the second compiler saves half of the time. It leaves the start to the first.
-_QUERY_JAVA_OPTIONS = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
-    f" -XX:Tier4BackEdgeThreshold=400000 {_MEMORY_OPTIONS}"
-)
 _ARCHIVE_S = 120.0
 _HAVE_AN_END = (
     "spark.driver.log.persistToDfs.enabled=true",
@@ -74,56 +58,6 @@ _FROM_ELSEWHERE = (
     "SPARK_SUBMIT_OPTS",
 )
 """Variables with other settings of such things, options of Java such as agents, or directories for temporary files."""
-_SETTINGS = {
-    # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
-    # Spark's own offset and commit logs are scratch of one run. The default manager forks processes on a local disk.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.sql.streaming.minBatchesToRetain": "2",
-    "spark.sql.streaming.numRecentProgressUpdates": "2",
-    "spark.sql.streaming.pollingDelay": "25ms",
-    "spark.sql.streaming.stopTimeout": "60s",
-    "spark.sql.adaptive.enabled": "false",
-    # Exchanged rows that are lost with an executor are read again by a new attempt, which repeats the step's plan: a
-    # stage that Spark repeats would count its tasks' attempts from 0, and a sink would take its names for new ones.
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.stage.ignoreDecommissionFetchFailure": "false",
-    # Up to so many partitions, exchanged rows are written as they come; with more, they are sorted.
-    "spark.shuffle.sort.bypassMergeThreshold": "200",
-    "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
-    # How much finished work Spark remembers for its web page; the defaults are a thousand of each.
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "100",
-    "spark.sql.ui.retainedExecutions": "10",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "cdc_core.spark.daemon",
-    "spark.scheduler.mode": "FAIR",
-    "spark.ui.enabled": "false",
-    "spark.ui.killEnabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "WARN",
-}
-
-
-_LOOPBACK = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-
-
-_TEMPORARY = '"-Djava.io.tmpdir={}"'
-
-
-def _driver_settings(scratch: Path, archive: ClassArchive | None, *, options: str = _JAVA_OPTIONS) -> dict[str, str]:
-    """Return the settings of a driver whose temporary files are in *scratch*, with the *options* of its JVM."""
-    java_options = [options, _TEMPORARY.format(scratch), "" if archive is None else archive.java_options()]
-    return {
-        "spark.local.dir": str(scratch),
-        "spark.driver.extraJavaOptions": " ".join(java_options).rstrip(),
-    }
 
 
 def require_java() -> None:
@@ -167,27 +101,20 @@ def open_session(
     """
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
-    settings = {
-        "spark.app.name": f"cdc {name}",
-        **_SETTINGS,
-        **_slots(spark, changefeeds),
-        **encryption_settings(spark),
-    }
-    settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
+    settings = session_settings(name, spark, changefeeds=changefeeds)
     home = scratch = None
     archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
     if is_of_nodes(spark):
         home, own = None if archive is None else archive.home, _emptied(log_path.with_suffix(".tmp"))
-        settings |= _driver_settings(own, archive)
+        settings |= driver_settings(own, archive)
         scratch = own if _python(spark) == sys.executable else None
-    if is_local(spark) or _is_local_cluster(spark):
+    if is_local(spark) or is_local_cluster(spark):
         own = _emptied(log_path.with_suffix(".tmp"))
         archive = archive if is_local(spark) else None
-        settings |= _LOOPBACK
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         if is_local(spark):
             scratch = own
-            options = _QUERY_JAVA_OPTIONS if queries else _JAVA_OPTIONS
-            settings |= _driver_settings(scratch, archive, options=options)
+            settings |= driver_settings(scratch, archive, queries=queries)
         if archive is not None:
             home = archive.home
         elif "SPARK_HOME" not in os.environ:
@@ -242,24 +169,6 @@ def _python_path(spark: Mapping[str, str]) -> Sequence[str]:
     return [path for path in sys.path if path and path not in standard and not path.endswith(".zip")]
 
 
-def _idle_workers(changefeeds: int) -> str:
-    """Return how many idle Python workers of a kind Spark keeps: for one changefeed's slices, and one for each other.
-
-    With fewer, most tasks of busy changefeeds would fork a worker and end it. Those that stay idle end by themselves.
-    """
-    return str(max(4, 2 * len(os.sched_getaffinity(0))) + changefeeds - 1)
-
-
-def _slots(spark: Mapping[str, str], changefeeds: int) -> dict[str, str]:
-    """Return the master, and how many slices one of *changefeeds* reads at a time where that is not its slots."""
-    if "master" in spark:
-        return {"spark.master": spark["master"]}
-    if changefeeds == 1:
-        return {"spark.master": DEFAULT_MASTER}
-    cores = len(os.sched_getaffinity(0))
-    return {"spark.master": f"local[{cores * changefeeds},4]", "spark.default.parallelism": str(cores)}
-
-
 def _builder(settings: Mapping[str, str]) -> SparkSession.Builder:
     builder = SparkSession.Builder()
     for key, value in settings.items():
@@ -278,22 +187,6 @@ def _emptied(scratch: Path) -> Path:
     if others_may_write(scratch):
         raise ConfigError(f"Spark's temporary directory '{scratch}': other users may change code there; remove it")
     return scratch
-
-
-def is_local(spark: Mapping[str, str]) -> bool:
-    """Return whether with the settings *spark* the driver's JVM is the only executor."""
-    return spark.get("master", DEFAULT_MASTER).startswith("local") and not _is_local_cluster(spark)
-
-
-def _is_local_cluster(spark: Mapping[str, str]) -> bool:
-    """Return whether executors are processes of their own on the driver's host."""
-    return spark.get("master", "").startswith("local-cluster")
-
-
-def memory_settings(spark: Mapping[str, str]) -> str:
-    """Return every setting of memory that `open_session` uses with the settings *spark*, for messages."""
-    found = {key: value for key, value in {**_SETTINGS, **spark}.items() if "memory" in key.lower()}
-    return ", ".join(f"{key} ({value})" for key, value in found.items())
 
 
 def is_alive(session: SparkSession) -> bool:
@@ -357,6 +250,6 @@ def _disposable(session: SparkSession) -> Path | None:
         found = any(line.startswith(ends) for line in settings.toDebugString().lower().splitlines())
     except (Py4JError, OSError):
         return None
-    if found or not local or _TEMPORARY.format(local) not in options or any(map(os.environ.get, _FROM_ELSEWHERE)):
+    if found or not local or TMPDIR_OPTION.format(local) not in options or any(map(os.environ.get, _FROM_ELSEWHERE)):
         return None
     return Path(local)

@@ -24,7 +24,7 @@ from cdc_core.spark import host, query
 from cdc_core.spark.data_sources import SINK, SOURCE
 from cdc_core.spark.query import StartSessions
 from cdc_core.spark.runner import Runner
-from cdc_core.spark.session import _SETTINGS
+from cdc_core.spark.session_settings import SETTINGS
 from cdc_core.store.progress import ProgressStore, store_url
 
 TOTAL = 2000
@@ -326,7 +326,7 @@ def test_the_host_preloads_after_a_start_in_the_same_thread(kept_spark: KeptSpar
 
 def test_sessions_for_starts_have_the_settings_of_the_application(kept_spark: KeptSpark) -> None:
     session = kept_spark.session()
-    settings = {name: session.conf.get(name) for name in _SETTINGS}
+    settings = {name: session.conf.get(name) for name in SETTINGS}
     sessions = StartSessions(session)
     with sessions.lent(evaluates=False) as first, sessions.lent(evaluates=False) as second:
         assert first is not second

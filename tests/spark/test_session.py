@@ -29,7 +29,8 @@ from cdc_core.spark.host import SparkHost
 from cdc_core.spark.jvm import forget_jvm, forked_python
 from cdc_core.spark.private_api import jvm_process
 from cdc_core.spark.runner import Runner
-from cdc_core.spark.session import DEFAULT_MASTER, close_session, end_jvm, is_alive, open_session, require_java
+from cdc_core.spark.session import close_session, end_jvm, is_alive, open_session, require_java
+from cdc_core.spark.session_settings import DEFAULT_MASTER
 from cdc_core.spark.standalone import application_settings
 
 
