@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,7 +16,7 @@ from cdc_rangefeed_postgres.names import TEMPORARY, feed_applications, object_na
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import NEW_SLOT, START_AGAIN
 from cdc_rangefeed_postgres.running_transactions import log_running_transactions
-from cdc_rangefeed_postgres.standby import is_standby
+from cdc_rangefeed_postgres.slot_creation import canceled_after, why_waiting
 
 log = logging.getLogger(__name__)
 
@@ -312,40 +309,3 @@ class Slot:
         created = None if self.given and self.name == self.own else self.own
         rows = connection.execute(_OLD_CONNECTIONS, [feed_applications(self.feed_id), created]).fetchall()
         return [row[0] for row in rows]
-
-
-@contextmanager
-def canceled_after(connection: Connection, limit_s: float) -> Iterator[None]:
-    """Cancel the statement on *connection* when this block takes longer than *limit_s*.
-
-    The server's statement_timeout has no effect on the creation of a slot.
-    """
-    timer = threading.Timer(limit_s, connection.cancel_safe, kwargs={"timeout": 5.0})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-def why_waiting(connection: Connection) -> tuple[str, str]:
-    """Return why the creation of a slot or a snapshot takes long, and the remedy."""
-    if is_standby(connection):
-        reason = "the primary has not logged its running transactions, or has open write transactions"
-        return reason, "Run SELECT pg_log_standby_snapshot(); on the primary, or wait"
-    return f"write transactions are still open ({_oldest_writer(connection)})", "End them, or wait"
-
-
-def _oldest_writer(connection: Connection) -> str:
-    """Describe the oldest open transaction that has written, for messages."""
-    row = connection.execute(
-        "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int, application_name FROM pg_stat_activity "
-        "WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY age(backend_xid) DESC LIMIT 1"
-    ).fetchone()
-    if row is not None:
-        age = "" if row[1] is None else f"{row[1]} s old, "  # only members of its role see that
-        return f"oldest: process {row[0]}, {age}application {row[2]!r}"
-    row = connection.execute("SELECT gid FROM pg_prepared_xacts ORDER BY prepared LIMIT 1").fetchone()
-    return "none that this role can see" if row is None else f"oldest: prepared transaction {row[0]!r}"

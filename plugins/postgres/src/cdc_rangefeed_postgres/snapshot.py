@@ -17,7 +17,8 @@ from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.primary import Primary
-from cdc_rangefeed_postgres.slot import PLUGIN, canceled_after, why_waiting
+from cdc_rangefeed_postgres.slot import PLUGIN
+from cdc_rangefeed_postgres.slot_creation import canceled_after, why_waiting
 
 log = logging.getLogger(__name__)
 
