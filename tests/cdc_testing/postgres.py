@@ -84,8 +84,17 @@ def another_tablespace(sql: Sql) -> Iterator[None]:
     try:
         yield
     finally:
-        sql.execute("ALTER TABLE ALL IN TABLESPACE elsewhere SET TABLESPACE pg_default")
-        sql.execute("DROP TABLESPACE elsewhere")
+        eventually("the tablespace to be empty", lambda: _dropped(sql, "elsewhere"))
+
+
+def _dropped(sql: Sql, tablespace: str) -> bool:
+    """Move what is in *tablespace* and drop it; return False while a statement of others puts something there."""
+    sql.execute(f"ALTER TABLE ALL IN TABLESPACE {tablespace} SET TABLESPACE pg_default")
+    try:
+        sql.execute(f"DROP TABLESPACE {tablespace}")
+    except psycopg.errors.ObjectNotInPrerequisiteState:
+        return False
+    return True
 
 
 @contextmanager
