@@ -96,6 +96,10 @@ class TestPostgres(RangefeedConformance):
         return ClosedDatabase(database)
 
     @pytest.fixture
+    def patience_s(self) -> float:
+        return 90.0  # steps of a few rows take their time to pass what the server's autovacuum writes into the log
+
+    @pytest.fixture
     def large_slice_bytes(self) -> int:
         return 6_000_000
 
