@@ -104,9 +104,9 @@ def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def has_unencoded_password(uri: str) -> bool:
-    """Return whether *uri* can only be read as one whose password has an unencoded `/`, `?` or `#`."""
+    """Return whether *uri* can only be read as one whose password has an unencoded `/`, `?`, `#` or `@`."""
     _, password, _ = _split_password(uri)
-    return re.search(r"[/?#]", password) is not None
+    return re.search(r"[/?#@]", password) is not None
 
 
 def secret_forms(secrets: Iterable[str]) -> frozenset[str]:

@@ -29,6 +29,7 @@ Tiers = NewType("Tiers", str)
 MB = 1024 * 1024
 
 _SIZES = {"": 1, "B": 1, "K": 1024, "M": MB, "G": 1024 * MB, "T": 1024 * 1024 * MB}
+_MAX_BYTES, _MAX_DAYS = 1 << 63, 36_500
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -59,18 +60,21 @@ def parse_value(hint: Any, value: Any, *, flag: bool = False) -> Any:
         (inner,) = [argument for argument in arguments if argument is not type(None)]
         return parse_value(inner, value)
     if origin is tuple:
-        value = json.loads(value) if str(value).lstrip().startswith("[") and isinstance(value, str) else value
+        if isinstance(value, Mapping):
+            raise ValueError("must be a list")
+        value = _from_json(value) if str(value).lstrip().startswith("[") and isinstance(value, str) else value
         items = value if isinstance(value, list | tuple) else [part.strip() for part in str(value).split(",")]
         return tuple(parse_value(arguments[0], item) for item in items if item != "")
     if hint is bool:
         return _parse_bool(value)
     if hint in (int, float):
-        if isinstance(value, bool):
-            raise ValueError("must be a number")
         try:
-            return hint(value)
-        except (TypeError, ValueError):
-            raise ValueError("must be a whole number" if hint is int else "must be a number") from None
+            number = hint(value)
+        except (TypeError, ValueError, OverflowError):
+            number = None
+        if number is None or isinstance(value, bool) or (isinstance(value, float) and number != value):
+            raise ValueError("must be a whole number" if hint is int else "must be a number")
+        return number
     if hint is str:
         if not isinstance(value, str):
             raise ValueError("must be a string")
@@ -89,12 +93,19 @@ def parse_table(value: Any) -> dict[str, Any]:
     """Return the value of a dict option, a table or JSON text. Raises: ValueError."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except json.JSONDecodeError as error:
+            value = _from_json(value)
+        except ValueError as error:
             raise ValueError(f"must be a table of names and values, or a JSON object ({error})") from None
     if not isinstance(value, Mapping):
         raise ValueError("must be a table of names and values")
     return _Table(value)
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 class _Table(dict[str, Any]):
@@ -125,18 +136,24 @@ def read_duration(value: Any) -> Duration:
         raise ValueError("must be a duration such as 500ms, 10s or 1h30m")
     text = str(value).strip()
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        return Duration(float(text))
+        text += "s"
     parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError("must be a duration such as 500ms, 10s or 1h30m")
-    return Duration(sum(float(number) * _UNITS[unit] for number, unit in parts))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > _MAX_DAYS * _UNITS["d"]:
+        raise ValueError(f"must be at most {_MAX_DAYS}d")
+    return Duration(seconds)
 
 
 def _parse_bytes(value: Any) -> ByteSize:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:(B)|([KMGT])(?:i?B)?)?", str(value).strip(), re.IGNORECASE)
     if isinstance(value, bool) or found is None:
         raise ValueError("must be a size such as 64KB, 16MB or 1GB")
-    return ByteSize(int(float(found.group(1)) * _SIZES[(found.group(3) or found.group(2) or "").upper()]))
+    size = float(found.group(1)) * _SIZES[(found.group(3) or found.group(2) or "").upper()]
+    if size >= _MAX_BYTES:
+        raise ValueError(f"must be less than {format_bytes(_MAX_BYTES)}")
+    return ByteSize(int(size))
 
 
 def _parse_moment(value: Any, *, position: bool) -> str:

@@ -88,6 +88,7 @@ def test_a_number_may_be_a_secret_and_a_boolean_is_none() -> None:
 
 def test_a_password_that_is_not_encoded_is_recognized() -> None:
     assert has_unencoded_password("postgresql://u:pa/ss@h/d")
+    assert has_unencoded_password("postgresql://u:pa@ss@h/d")
     assert not has_unencoded_password("postgresql://u:pa%2Fss@h/d")
     assert not has_unencoded_password("postgresql://h:5432/d@x")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
+import sys
 import traceback
 from collections.abc import Sequence
 
@@ -100,6 +102,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     An error is one masked line on stderr; `--debug` shows its traceback as well.
     """
+    _open_standard_streams()
     session = CliSession()
     try:
         status = cdc.main(None if args is None else list(args), "cdc", obj=session, standalone_mode=False)
@@ -120,10 +123,22 @@ def main(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         _report(error, session)
         hint = "" if session.debug else "; run with --debug to see where"
-        text = with_open_files_limit(f"internal error: {type(error).__name__}: {error}", error)
+        what = f"error: {error}" if isinstance(error, OSError) else f"internal error: {type(error).__name__}: {error}"
+        if isinstance(error, FileNotFoundError) and error.filename is None:
+            what, hint = "error: the current directory no longer exists; change to another one", ""
+        text = with_open_files_limit(what, error)
         session.say_error(text + hint)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _open_standard_streams() -> None:
+    """Have streams that are closed lead nowhere: what is opened later would get their numbers, and their output."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            file = open(os.devnull, mode)  # noqa: SIM115
+            os.set_inheritable(file.fileno(), True)
+            setattr(sys, name, file)
 
 
 def _report(error: Exception, session: CliSession) -> None:

@@ -54,7 +54,7 @@ def _replaced(found: re.Match[str], place: str, environ: Mapping[str, str]) -> s
 
 def _content(path: Path, place: str) -> str:
     try:
-        with open(path, encoding="utf-8", opener=_open_at_once) as file:
+        with open(path, encoding="utf-8-sig", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
                 raise ConfigError(f"{place} needs the file '{path}', which is not a regular file of at most 1 MiB")

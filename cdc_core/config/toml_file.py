@@ -85,7 +85,7 @@ def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """Return the tables of the changefeeds in the file, by name."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a mark first
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -119,7 +119,7 @@ def open_engine(url: str) -> sa.Engine:
     `cdc_reading`), so that processes wait for each other instead of failing.
     """
     try:
-        parsed = sa.make_url(url)
+        parsed = _usable(url)
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "postgresql" and parsed.get_driver_name() in _LIBPQ:
@@ -149,6 +149,19 @@ def open_engine(url: str) -> sa.Engine:
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _usable(url: str) -> sa.URL:
+    """Return *url* parsed. Raises: ValueError, also where a server would name part of the password; ArgumentError."""
+    try:
+        parsed = sa.make_url(url)
+    except ValueError:
+        raise ValueError("its port is not a number (name several hosts as ?host=HOST:PORT&host=HOST:PORT)") from None
+    if "@" in (parsed.host or ""):
+        raise ValueError("its password must be percent-encoded: @ is %40")
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise ValueError("progress in memory would be lost with the process")
+    return parsed
 
 
 def prepare(engine: sa.Engine, *, shown: str) -> None:

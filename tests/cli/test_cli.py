@@ -66,6 +66,24 @@ def test_every_command_has_help(cdc: Cdc, monkeypatch: pytest.MonkeyPatch, comma
     assert len(shown.splitlines()) > 4
 
 
+@pytest.mark.parametrize(
+    ("script", "status", "shown"),
+    [
+        ("cdc plugins >&- 2>&- <&-", 0, ""),
+        ("cdc plugins >/dev/full", 1, "error: [Errno 28] No space left on device; run with --debug to see where\n"),
+        (
+            "mkdir gone && cd gone && rmdir ../gone && cdc show",
+            1,
+            "error: the current directory no longer exists; change to another one\n",
+        ),
+    ],
+)
+def test_a_command_survives_odd_surroundings(tmp_path: Path, script: str, status: int, shown: str) -> None:
+    script = script.replace("cdc", f'"{sys.executable}" -m cdc_core')
+    done = subprocess.run(script, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", shown)
+
+
 def test_the_module_is_the_command(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cdc_core", "check", "nope.toml"],

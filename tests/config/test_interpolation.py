@@ -37,8 +37,8 @@ def test_tables_and_lists_are_walked_and_other_values_stay() -> None:
     }
 
 
-def test_files_are_read_beside_the_configuration_without_their_last_line_end(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_bytes(b"pa ss\r\n")
+def test_files_are_read_beside_the_configuration_without_their_mark_and_last_line_end(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"\xef\xbb\xbfpa ss\r\n")
     assert replaced("${file:secret}", tmp_path) == "pa ss"
     assert replaced(f"${{file:{tmp_path}/secret}}") == "pa ss"
 

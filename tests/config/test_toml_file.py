@@ -63,6 +63,12 @@ def test_format_is_json_unless_it_is_given(tmp_path: Path) -> None:
     assert read_changefeed(written(tmp_path, PLAIN)).format == "json"
 
 
+def test_a_byte_order_mark_and_line_ends_of_windows_do_no_harm(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAIN)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_changefeed(path).name == "orders"
+
+
 def test_one_of_several_must_be_named(tmp_path: Path) -> None:
     path = written(tmp_path, PLAIN + PLAIN.replace("orders]", "users]"))
     assert read_changefeed(path, "users").name == "users"

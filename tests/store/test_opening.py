@@ -215,10 +215,21 @@ def test_a_server_out_of_reach_is_refused_at_the_start_and_retried_later_without
     assert shown == "ProgressStore('postgresql://db/cdc?user=cdc&password=***')"
 
 
-@pytest.mark.parametrize("url", ["nonsense", "nosuchdialect://host/db"])
-def test_a_url_of_no_database_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="the progress store's URL cannot be used"):
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("nonsense", "Could not parse"),
+        ("nosuchdialect://host/db", "Can't load plugin"),
+        ("postgresql://h:1,g:2/db", "its port is not a number"),
+        ("postgresql://u:hunter@2@h/db", "its password must be percent-encoded: @ is %40"),
+        ("sqlite://", "progress in memory would be lost"),
+        ("sqlite:///:memory:", "progress in memory would be lost"),
+    ],
+)
+def test_a_url_of_no_database_is_refused(url: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"the progress store's URL cannot be used: {complaint}") as refused:
         ProgressStore(url).open()
+    assert "hunter" not in str(refused.value)
 
 
 def test_postgresql_keeps_the_same_promises(database: str) -> None:
