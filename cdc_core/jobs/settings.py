@@ -22,7 +22,7 @@ _SECRET_LENGTH = 16
 _REMEDY = "`openssl rand -hex 32` makes one"
 _MIN_MEMORY = 512 << 20
 _CHARACTERS = "A-Z a-z 0-9 . _ -"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 """Of a host or a pod, and of a directory."""
 
 
@@ -86,7 +86,7 @@ class NodeSettings:
                 " the node would lose its jobs when one heartbeat is late"
             )
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"'{self.name}' is not a valid node name; use 1 to 253 of the characters {_CHARACTERS}")
+            raise ValueError(f"'{self.name}' is not a valid node name; use 1 to 80 of the characters {_CHARACTERS}")
         if self.poll <= 0:
             raise ValueError(f"'poll' is {self.poll:g}s; it must be above zero")
         if self.drain_limit <= 0:

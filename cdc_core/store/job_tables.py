@@ -9,14 +9,14 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.tables import METADATA, NUMBER
+from cdc_core.store.tables import METADATA, NUMBER, Words
 
 JOBS = sa.Table(
     "cdc_jobs",
     METADATA,
     sa.Column("name", sa.String(40), primary_key=True),
     sa.Column("state", sa.String(20), nullable=False),
-    sa.Column("reason", sa.Text),
+    sa.Column("reason", Words),
     sa.Column("owner", sa.String(64), nullable=False),
     sa.Column("locality", sa.Text, nullable=False),
     sa.Column("node_id", sa.String(16)),
@@ -43,7 +43,7 @@ JOB_EVENTS = sa.Table(
     sa.Column("name", sa.String(40), nullable=False, index=True),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("state", sa.String(20), nullable=False),
-    sa.Column("reason", sa.Text),
+    sa.Column("reason", Words),
     sa.Column("node", sa.String(80)),
 )
 NODES = sa.Table(

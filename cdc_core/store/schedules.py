@@ -15,7 +15,7 @@ from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.jobs import create_job
 from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord, schedule_record
-from cdc_core.store.tables import METADATA
+from cdc_core.store.tables import METADATA, Words
 from cdc_core.store.verbs import UnknownError
 
 SCHEDULES = sa.Table(
@@ -31,7 +31,7 @@ SCHEDULES = sa.Table(
     sa.Column("on_execution_failure", sa.String(10), nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("next_run", sa.Double),
-    sa.Column("reason", sa.Text),
+    sa.Column("reason", Words),
     sa.Column("last_job", sa.String(40)),
     sa.Column("version", sa.BigInteger, nullable=False),
 )

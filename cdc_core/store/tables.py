@@ -10,6 +10,18 @@ SCHEMA_VERSION = 16
 METADATA = sa.MetaData()
 NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """Type of a number that the database assigns: the only one that SQLite increments by itself."""
+
+
+class Words(sa.TypeDecorator[str]):
+    r"""A text for people, which may quote anything: NUL and half of a surrogate pair are saved as `\x00` and `\ud800`."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else value.replace("\0", r"\x00").encode(errors="backslashreplace").decode()
+
+
 STORE = sa.Table("cdc_store", METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 CHANGEFEEDS = sa.Table(
     "cdc_changefeeds",
@@ -105,7 +117,7 @@ EVENTS = sa.Table(
     sa.Column("kind", sa.String(40), nullable=False),
     sa.Column("name", sa.String(40)),
     sa.Column("node", sa.String(80)),
-    sa.Column("message", sa.Text),
+    sa.Column("message", Words),
     sa.Column("details", sa.Text, nullable=False),
     sa.Column("times", sa.Integer, nullable=False),
     sa.Column("last_at", sa.String(32), nullable=False),

@@ -57,6 +57,12 @@ def test_an_address_is_one_of_ipv4_without_a_port(address: str) -> None:
         settings(store="sqlite:////a.db", address=address)
 
 
+def test_a_name_is_as_long_as_the_store_keeps_it() -> None:
+    assert settings(store="sqlite:////a.db", name="n" * 80).name == "n" * 80
+    with pytest.raises(ConfigError, match="use 1 to 80 of the characters"):
+        settings(store="sqlite:////a.db", name="n" * 81)
+
+
 def test_the_memory_of_a_node_holds_an_executor() -> None:
     assert settings(store="sqlite:////a.db", memory="512mb").memory == 512 << 20
     with pytest.raises(ConfigError, match="one executor needs 512mb"):

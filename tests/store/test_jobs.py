@@ -70,6 +70,17 @@ def test_a_job_goes_through_its_states_with_a_history(store: ProgressStore) -> N
     assert {event.node for event in store.jobs.events("orders")} == {None, "one"}
 
 
+def test_a_reason_may_quote_what_no_database_holds(store: ProgressStore) -> None:
+    one = store.nodes.join(node("one"), lease_s=60)
+    create(store)
+    assert store.claims.adopt("orders", one) is not None
+    assert store.claims.settle("orders", one, "failed", "bad row: \0 \ud800 é") == "failed"
+    job = store.jobs.find("orders")
+    assert job is not None
+    assert job.reason == store.jobs.events("orders")[-1].reason == store.events.read("orders")[-1].message
+    assert job.reason == r"bad row: \x00 \ud800 é"
+
+
 def test_a_job_is_adopted_once(store: ProgressStore) -> None:
     one, two = store.nodes.join(node("one"), lease_s=60), store.nodes.join(node("two"), lease_s=60)
     create(store)
