@@ -146,10 +146,13 @@ def our_name(name: str) -> str:
 
 
 def moment(text: str, now: datetime) -> str:
-    """Return a time as CockroachDB reads it in the form that ours are written in."""
+    """Return a time as CockroachDB reads it in the form that ours are written in. Raises: ValueError."""
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
-        return str(Timestamp.read((now - timedelta(seconds=read_duration(ago[1]))).isoformat()))
+        try:
+            return str(Timestamp.read((now - timedelta(seconds=read_duration(ago[1]))).isoformat()))
+        except ValueError as error:
+            raise ValueError(f"'{text}' {error}") from None
     if _WITHOUT_ZONE.fullmatch(text.strip()):
         date, _, time = text.strip().replace(" ", "T").partition("T")
         return f"{date}T{time or '00:00'}Z"

@@ -162,7 +162,10 @@ def _options(reading: Reading, now: datetime) -> dict[str, str]:
         if name in _CHOICES and value.lower() not in _CHOICES[name]:
             raise reading.refused(f"option '{name}' must be one of {', '.join(_CHOICES[name])}", at)
         if name == "first_run":
-            value = "now" if value.lower() == "now" else moment(value, now)
+            try:
+                value = "now" if value.lower() == "now" else moment(value, now)
+            except ValueError as error:
+                raise reading.refused(str(error), at) from None
         found[name] = value.lower() if name in _CHOICES else value
     return found
 

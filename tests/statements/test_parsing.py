@@ -185,6 +185,10 @@ REFUSED = {
         *(2, 23),
         "must be one of start, skip, wait",
     ),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x' RECURRING 'x'\nWITH SCHEDULE OPTIONS first_run = '-soon'": (
+        *(2, 23),
+        "'-soon' must be a duration such as",
+    ),
     "SHOW SCHEDULE": (1, 14, "the label of the schedule is missing"),
     "DROP JOB a": (1, 1, "neither cdc nor CockroachDB has a statement for this; use `cdc drop`"),
     "EXPLAIN JOB a": (1, 1, "this is not a statement about changefeeds"),
