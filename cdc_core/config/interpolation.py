@@ -49,7 +49,10 @@ def _replaced(found: re.Match[str], place: str, environ: Mapping[str, str]) -> s
         raise ConfigError(f"{place} has '${{}}' without a name; write ${{VARIABLE}} or ${{file:PATH}}")
     if inner not in environ:
         raise ConfigError(f"{place} needs the environment variable '{inner}', which is not set")
-    return environ[inner]
+    value = environ[inner]
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ConfigError(f"{place} needs the environment variable '{inner}', which is not UTF-8 text")
+    return value
 
 
 def _content(path: Path, place: str) -> str:

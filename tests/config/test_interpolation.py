@@ -71,10 +71,12 @@ def test_references_and_files_are_found_in_lists_and_tables() -> None:
     assert file_references({"a": ["${file:/x}${file:/y}", 1], "b": {"c": "$${file:/z} ${A}"}}) == ["/x", "/y"]
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_file_or_variable_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="which is not UTF-8 text"):
+    with pytest.raises(ConfigError, match="blob', which is not UTF-8 text"):
         replaced("${file:blob}", tmp_path)
+    with pytest.raises(ConfigError, match="'A', which is not UTF-8 text"):
+        replaced("${A}", A=os.fsdecode(b"caf\xe9"))
 
 
 def test_a_file_that_never_ends_or_is_large_is_refused_and_not_read(tmp_path: Path) -> None:
