@@ -77,12 +77,14 @@ class CliSession:
 
     def start_logging(self, *, quiet: bool = False) -> None:
         """Send log records to the console, masked; of a *quiet* command only warnings."""
-        handler: logging.Handler = _ConsoleHandler(self.console)
-        handler.setFormatter(NamingFormatter("%(asctime)s %(levelname)s %(message)s"))
-        handler.addFilter(lambda record: details_of(record) is None)
+        handler: logging.Handler = logging.StreamHandler(sys.stderr)
         if self.log_format == "json":
-            handler = logging.StreamHandler(sys.stderr)
             handler.setFormatter(JsonFormatter())
+        else:
+            if self.console.is_terminal:
+                handler = _ConsoleHandler(self.console)
+            handler.setFormatter(NamingFormatter("%(asctime)s %(levelname)s %(message)s"))
+            handler.addFilter(lambda record: details_of(record) is None)
         self._logs = True
         handler.addFilter(self._with_commands)
         handler.addFilter(self._filter)
@@ -125,7 +127,10 @@ class _ConsoleHandler(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._console.print(Text(self.format(record)), soft_wrap=True)
+        try:
+            self._console.print(Text(self.format(record)), soft_wrap=True)
+        except Exception:  # a terminal that is gone must not fail what logs
+            self.handleError(record)
 
 
 def debug_option(command: F) -> F:

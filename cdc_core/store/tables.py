@@ -13,7 +13,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 class Words(sa.TypeDecorator[str]):
-    r"""A text for people, which may quote anything: NUL and half of a surrogate pair are saved as `\x00` and `\ud800`."""
+    r"""A text for people. NUL and half of a surrogate pair, which no database holds, become `\x00` and `\ud800`."""
 
     impl = sa.Text
     cache_ok = True

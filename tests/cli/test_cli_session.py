@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +47,30 @@ def test_a_dead_jvm_shows_no_traceback_of_py4j(
     err = capsys.readouterr().err
     assert "of ours" in err
     assert ("Traceback" in err) == debug
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("place", ["a terminal that is gone", "a pipe without a reader", "a full disk"])
+def test_a_log_that_cannot_be_written_fails_nothing(
+    place: str, log_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = {
+        "a terminal that is gone": os.openpty,
+        "a pipe without a reader": os.pipe,
+        "a full disk": lambda: (os.open("/dev/null", os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)),
+    }[place]()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logged = 0
+    with suppress(OSError), open(writing, "w", buffering=1) as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        session = CliSession()
+        session.log_format = log_format
+        session.start_logging()
+        os.close(reading)
+        for _ in range(2):
+            logging.getLogger().warning("of ours")
+            logged += 1
+    assert logged == 2
 
 
 def test_lines_of_json_are_all_that_a_run_prints(
