@@ -5,16 +5,21 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from cdc_sink_webhook.sink import WebhookSink
+from cdc_testing.runs import eventually
 from cdc_testing.webhook_rig import WebhookRig, flush, rows
 from cdc_testing.webhook_server import WebhookServer
 
@@ -101,6 +106,56 @@ def test_a_silent_connection_is_not_used_again(hook: WebhookRig, proxy: Any) -> 
     write(sink, rows(range(20, 40)))
     assert delivered(hook.server, hook.path) == set(range(40))
     assert {request["http"] for request in hook.server.requests(hook.path)} == {"2"}
+
+
+def test_a_long_answer_takes_no_room_of_later_answers(hook: WebhookRig) -> None:
+    hook.server.faults(random=[{"share": 1, "text": "x" * (1 << 20)}])
+    count = 20  # their answers have more bytes than a connection takes unread
+    write(hook.sink({"webhook_client_timeout": "60s", "parallel_requests": 1}), rows(range(count)))
+    assert len(hook.server.requests(hook.path)) == count
+
+
+@pytest.fixture
+def nginx_port(hook: WebhookRig, tmp_path: Path) -> Iterator[int]:
+    """The port of nginx in front of the endpoint. As by default, it takes bodies of 1 MB."""
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    certificates = hook.server.certificates
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    (tmp_path / "nginx.conf").write_text(f"""
+        daemon off; master_process off; error_log {tmp_path}/error.log; pid {tmp_path}/pid; events {{}}
+        http {{
+            access_log off; {"".join(f"{kind}_temp_path {tmp_path}/{kind};" for kind in kinds)}
+            server {{
+                listen 127.0.0.1:{port} ssl http2;
+                ssl_certificate {certificates.server_cert}; ssl_certificate_key {certificates.server_key};
+                location / {{ proxy_pass https://127.0.0.1:{hook.server.port}; }}
+            }}
+        }}""")
+
+    def listens() -> bool:
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", port)) == 0
+
+    process = subprocess.Popen([program, "-p", tmp_path, "-c", tmp_path / "nginx.conf"], stderr=sys.stderr)
+    try:
+        eventually("nginx listens", listens)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_proxy_may_refuse_a_large_body_before_it_has_all_of_it(hook: WebhookRig, nginx_port: int) -> None:
+    options = {**flush(Messages=4, retry={"Max": 10, "Backoff": "10ms"}), "webhook_client_timeout": "2s"}
+    sink = hook.sink(options, uri=f"webhook-https://localhost:{nginx_port}{hook.path}")
+    sink.emit(rows(range(4), notes=["x", "y" * 3_000_000, "x", "x"]))
+    (refused,) = sink.flush().refused
+    assert (refused.index, refused.reason[:4]) == (1, "413:")
+    assert delivered(hook.server, hook.path) == {0, 2, 3}
 
 
 def test_connecting_does_not_count_against_the_timeout_of_a_request(hook: WebhookRig, proxy: Any) -> None:

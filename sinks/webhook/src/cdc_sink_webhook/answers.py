@@ -102,6 +102,6 @@ def retry_after_s(value: str | None, date: str | None) -> float | None:
 def _seconds(date: str) -> float | None:
     try:
         moment = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

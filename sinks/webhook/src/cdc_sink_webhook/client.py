@@ -8,6 +8,7 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import httpcore2
@@ -25,6 +26,8 @@ from cdc_sink_webhook.signature import Signer
 logging.getLogger("hpack").setLevel(logging.INFO)
 
 _IDLE_S = 60.0
+_HTTP2_WINDOW_BYTES = 65_535
+"""So much of a body is sent with HTTP/2 before the endpoint asks for more."""
 _MAX_READ_BYTES = 64 * 1024
 _MAX_SHOWN = 200
 
@@ -58,17 +61,22 @@ class Client:
         format: Format,  # noqa: A002
         mask: Callable[[str], str],
     ) -> None:
-        self._connections = ConnectionPool(
-            lambda: httpcore2.AsyncConnectionPool(
-                ssl_context=context,
-                max_connections=None,  # one, and its successor while the last requests on it finish
-                max_keepalive_connections=1,
-                keepalive_expiry=_IDLE_S,
-                http2=context is not None,
-                network_backend=TlsBackend() if context is not None else None,
-            ),
-            idle_s=_IDLE_S,
+        self._connections, self._http1_connections = (
+            ConnectionPool(
+                partial(
+                    httpcore2.AsyncConnectionPool,
+                    ssl_context=context,
+                    max_connections=None,  # one, and its successor while the last requests on it finish
+                    max_keepalive_connections=1,
+                    keepalive_expiry=_IDLE_S,
+                    http2=http2,
+                    network_backend=TlsBackend() if context is not None else None,
+                ),
+                idle_s=_IDLE_S,
+            )
+            for http2 in (context is not None, False)
         )
+        self._sends_large_by_http1 = False
         self._url = httpcore2.URL(
             scheme="https" if endpoint.tls else "http",
             host=endpoint.ascii_host,
@@ -91,8 +99,16 @@ class Client:
         headers |= {name.lower(): value for name, value in (options.extra_headers or {}).items()}
         self._headers = _encoded(headers)
 
-    async def post(self, request: Request) -> Answer:
-        """Return the endpoint's answer to one attempt at *request*. Raises: NoAnswerError."""
+    async def post(self, request: Request, *, again: bool = False) -> Answer:
+        """Return the endpoint's answer to one attempt at *request*. Raises: NoAnswerError.
+
+        *again*: an earlier attempt got no answer. If its body is large, large ones are sent with HTTP/1.1 from then on:
+        with HTTP/2, httpcore2 waits until it may send the rest, and does not see the answer of a proxy that refuses a
+        body before it has all of it.
+        """
+        large = len(request.body) > _HTTP2_WINDOW_BYTES
+        self._sends_large_by_http1 |= again and large
+        connections = self._http1_connections if large and self._sends_large_by_http1 else self._connections
         headers = [
             *self._headers,
             *request.headers,
@@ -102,7 +118,7 @@ class Client:
         if self._signer is not None:
             headers += _encoded(self._signer.headers(request.id, request.body, now=time.time()))
         try:
-            async with self._connections.lease() as connection:
+            async with connections.lease() as connection:
                 try:
                     async with asyncio.timeout(self._timeout_s) as limit:
                         known = connection.capacity_known.is_set()
@@ -110,9 +126,9 @@ class Client:
                         attempt = httpcore2.Request(
                             b"POST", self._url, headers=headers, content=request.body, extensions=extensions
                         )
-                        return await self._exchange(connection, attempt)
+                        return await self._exchange(connections, connection, attempt)
                 except TimeoutError:
-                    self._connections.retire(connection)
+                    connections.retire(connection)
                     raise
         except TimeoutError:
             waited = format_duration(self._timeout_s)
@@ -134,6 +150,7 @@ class Client:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._connections.aclose()
+        await self._http1_connections.aclose()
 
     def _trace(
         self, connection: Connection, limit: asyncio.Timeout
@@ -151,13 +168,16 @@ class Client:
 
         return trace
 
-    async def _exchange(self, connection: Connection, request: httpcore2.Request) -> Answer:
+    async def _exchange(
+        self, connections: ConnectionPool, connection: Connection, request: httpcore2.Request
+    ) -> Answer:
         response = await connection.pool.handle_async_request(request)
         text = bytearray()
         try:
             async for part in response.aiter_stream():
                 text += part
                 if len(text) > _MAX_READ_BYTES:  # the rest does not matter, and may be endless
+                    connections.retire(connection)  # with HTTP/2 it would take the room of later answers
                     break
         finally:
             await response.aclose()
@@ -172,16 +192,20 @@ class Client:
 
     def _shown(self, text: str) -> str:
         """Return the beginning of *text* as one line, without secrets."""
-        line = re.sub(r"[\s\x00-\x1f\x7f]+", " ", self._mask(text)).strip()
+        line = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", self._mask(text)).strip()
         return line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…"
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """Return whether *error* says that one side does not accept the certificate of the other, or its TLS."""
+    """Return whether *error* says that one side does not accept the certificate of the other, or its TLS.
+
+    An endpoint that has no HTTP/1.1 has HTTP/2.
+    """
     while error is not None:
         if isinstance(error, ssl.SSLError):
             alert = error.reason or ""
-            return isinstance(error, ssl.SSLCertVerificationError) or ("ALERT" in alert and "INTERNAL" not in alert)
+            refused = "ALERT" in alert and "INTERNAL" not in alert and "NO_APPLICATION_PROTOCOL" not in alert
+            return isinstance(error, ssl.SSLCertVerificationError) or refused
         error = error.__cause__ or error.__context__
     return False
 

@@ -100,14 +100,14 @@ class Delivery:
 
     async def _answer(self, request: Request) -> Answer:
         """Return the final answer to *request*, after as many attempts as the options allow."""
-        retries, dropped_before = 0, False
+        retries, dropped_before, unanswered = 0, False, False
         while True:
             await self._wait_to_resume()
             answer: Answer | None = None
             try:
-                answer = await self._client.post(request)
+                answer = await self._client.post(request, again=unanswered)
             except NoAnswerError as error:
-                failure = str(error)
+                failure, unanswered = str(error), True
                 if error.refused:
                     raise TerminalSinkError(
                         f"{self._failed(failure, attempts=retries + 1)}. Check the certificate of the endpoint, and"
