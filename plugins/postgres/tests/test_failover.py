@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import table_of
@@ -59,6 +63,32 @@ def test_every_acknowledged_row_arrives_after_a_failover() -> None:
                     feed.catch_up()
                     assert {(number,) for number in acknowledged} <= feed.rows("public.t").keys()
                     assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
+
+
+def test_standbys_that_the_server_waits_for_are_named() -> None:
+    with (
+        ThreadPoolExecutor(1) as thread,
+        CopiedPostgres(settings={"fsync": "off"}) as server,
+        psycopg.connect(server.uri(), autocommit=True) as sql,
+    ):
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        with caught_up(server.uri(), "t", options={"failover": True}) as feed:
+            sql.execute("SELECT pg_create_physical_replication_slot('standby1', true)")
+            sql.execute("ALTER SYSTEM SET synchronized_standby_slots = 'standby1'")
+            sql.execute("SELECT pg_reload_conf()")
+            sql.execute("INSERT INTO t VALUES (1)")
+            reading = thread.submit(feed.steps_until, lambda: len(feed.rows("public.t")) == 1)
+            with closing(PostgresHistory(replace(feed.context, saved=feed.saved))) as outside:
+
+                def noticed() -> bool:
+                    outside.metrics()
+                    return outside.notice() is not None
+
+                eventually("the wait is noticed", noticed)
+                assert "waits until the standbys in synchronized_standby_slots (standby1)" in str(outside.notice())
+            sql.execute("ALTER SYSTEM RESET synchronized_standby_slots")
+            sql.execute("SELECT pg_reload_conf()")
+            reading.result()
 
 
 def test_a_log_that_ends_before_what_was_delivered_is_lost_history(database: str) -> None:

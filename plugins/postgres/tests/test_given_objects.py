@@ -279,6 +279,9 @@ def test_a_slot_that_cannot_be_read_is_refused(database: str, sql: Sql, postgres
         make_slot(sql, plugin="test_decoding")
         assert "uses the plugin test_decoding, but changefeeds need pgoutput" in refusal(feed)
         sql.execute("SELECT pg_drop_replication_slot('shop_slot')")
+        sql.execute("SELECT pg_create_logical_replication_slot('shop_slot', 'pgoutput', twophase => true)")
+        assert "has two_phase, so it sends transactions that are not committed yet. Run SELECT pg_drop" in refusal(feed)
+        sql.execute("SELECT pg_drop_replication_slot('shop_slot')")
         with fresh_database(postgres_server) as other:
             with psycopg.connect(other, autocommit=True) as elsewhere:
                 make_slot(elsewhere)

@@ -72,6 +72,8 @@ def _require_readable(connection: Connection, slot: Slot) -> SlotState:
             f"{what} belongs to database {state.database}, but the source is database {database}. Set slot_name to"
             f" another slot"
         )
+    if state.two_phase:
+        raise ConfigError(f"{what} has two_phase, so it sends transactions that are not committed yet. Run {again}")
     if state.invalid is not None:
         raise ConfigError(f"{what} was invalidated ({state.invalid}), so its log is lost. Run {again}")
     return state

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc_core import RangefeedContext, SourceHistory, Token
-from cdc_rangefeed_postgres.connection import KeptConnection, Server
+from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.long_transactions import LongTransactions
 from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.names import feed_applications
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_use import unused
@@ -28,6 +29,10 @@ SELECT (pg_wal_lsn_diff(l.lsn, s.restart_lsn))::float8, (pg_wal_lsn_diff(l.lsn, 
 FROM pg_replication_slots s,
      (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END AS lsn) l
 WHERE s.slot_name = %s
+"""
+_AWAITED = """
+SELECT current_setting('synchronized_standby_slots', true) FROM pg_stat_activity
+WHERE application_name LIKE %s AND wait_event = 'WaitForStandbyConfirmation'
 """
 
 
@@ -86,8 +91,8 @@ class PostgresHistory(SourceHistory):
             self._notice = self._long_transactions.poll(
                 connection, restart=restart, again_bytes=again or 0.0, kept=self._kept
             )
-            if self._released is None:  # nothing runs that would keep the slot in use
-                self._notice = self._notice or unused(connection, self._slot)
+            if self._released is None:  # nothing runs that would keep the slot in use, or it does not get on
+                self._notice = self._awaited(connection) or self._notice or unused(connection, self._slot)
         return {
             "retained_bytes": retained or 0.0,
             "unconfirmed_bytes": unconfirmed or 0.0,
@@ -100,3 +105,13 @@ class PostgresHistory(SourceHistory):
 
     def close(self) -> None:
         self._connection.close()
+
+    def _awaited(self, connection: Connection) -> str | None:
+        """Return, for messages, for which standbys a reader of a failover slot waits; None if none does."""
+        row = connection.execute(_AWAITED, [feed_applications(self._slot.feed_id)]).fetchone()
+        if row is None:
+            return None
+        return (
+            f"replication slot {self._slot.name} waits until the standbys in synchronized_standby_slots ({row[0]}) have"
+            " received the log. Start them, or remove them from the setting"
+        )

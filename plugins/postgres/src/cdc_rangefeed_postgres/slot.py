@@ -27,7 +27,8 @@ _TERMINATE_LIMIT_S = 10.0
 
 _STATE = """
 SELECT s.plugin::text, s.database::text, s.active_pid, s.confirmed_flush_lsn::text, s.restart_lsn::text, s.wal_status,
-       to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting', to_jsonb(s) ->> 'failover' = 'true'
+       to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting', to_jsonb(s) ->> 'failover' = 'true',
+       s.two_phase
 FROM pg_replication_slots s WHERE s.slot_name = %s
 """
 _FEEDBACK = "Set hot_standby_feedback = on and primary_slot_name on the standby"
@@ -67,6 +68,8 @@ class SlotState:
     """Why the slot can no longer be read, or None."""
     failover: bool
     """Whether the slot is synchronized to standbys."""
+    two_phase: bool
+    """Whether transactions are in its log when they are prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ class Slot:
         row = connection.execute(_STATE, [self.name]).fetchone()
         if row is None:
             return None
-        plugin, database, pid, confirmed, restart, wal_status, reason, conflicting, failover = row
+        plugin, database, pid, confirmed, restart, wal_status, reason, conflicting, failover, two_phase = row
         invalid = reason or ("conflict with recovery" if conflicting == "true" else None)
         if invalid is None and wal_status == "lost":
             invalid = "wal_removed"
@@ -145,6 +148,7 @@ class Slot:
             restart=parse_lsn(restart) if restart else 0,
             invalid=invalid,
             failover=bool(failover),
+            two_phase=two_phase,
         )
 
     def create(self, connection: Connection, *, limit_s: float, temporary: bool = False) -> int:
