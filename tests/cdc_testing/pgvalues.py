@@ -80,7 +80,8 @@ def _time(rng: random.Random) -> str:
 
 
 def _float(rng: random.Random) -> str:
-    special = ["NaN", "Infinity", "-Infinity", "-0", "0", "1e15", "1e16", "1e-5", "1e-7", "3.4e38", "1e-37", "0.1"]
+    special = ["NaN", "Infinity", "-Infinity", "-0", "0", "1e15", "1e16", "1e-5", "1e-7", "3.4e38", "1e-37", "0.1",
+               "7.038531e-26"]  # fmt: skip
     return rng.choice(special) if rng.random() < 0.3 else repr(rng.uniform(-1, 1) * 10.0 ** rng.randint(-30, 30))
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.options import JsonOptions
@@ -54,6 +56,14 @@ def test_plain_numbers_are_exact() -> None:
 def test_a_value_that_is_not_a_json_object_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decoder().message(SCHEMA, b"[1]", value)
+
+
+def test_a_float_of_32_bits_is_the_nearest_one() -> None:
+    type_ = ColumnType(kind=Kind.FLOAT, source="real", bits=32)
+    schema = replace(SCHEMA, columns=(*SCHEMA.columns, Column(name="r", type=type_)))
+    read = decoder().message(schema, b"[1]", b'{"after": {"a": 1, "r": 7.038531e-26}}').after
+    assert read is not None
+    assert np.float32(read["r"]).tobytes() == np.uint32(0x15AE43FD).tobytes()
 
 
 @pytest.mark.parametrize("key", [b"", b"{}", b"1", b"[Infinity]", b"[1,]", b"[1", b"[,]"])

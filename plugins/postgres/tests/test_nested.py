@@ -35,7 +35,11 @@ _BOOL, _BYTES, _INT, _TEXT, _OID, _JSON, _BOX, _REAL, _DOUBLE, _DATE, _STAMP, _Z
         (_BYTES, r'{"\\x00ff"}', r'["\\x00ff"]'),
         (_JSON, '{"{\\"a\\":\n [1, null]}",null}', '[{"a":  [1, null]}, null]'),
         (_BOX, "{(1,1),(0,0);(2,2),(0,0)}", '["(1,1),(0,0)", "(2,2),(0,0)"]'),
-        (_REAL, "{0.1,NaN,Infinity,-Infinity,1}", '[0.1, "NaN", "Infinity", "-Infinity", 1]'),
+        (
+            _REAL,
+            "{0.1,NaN,Infinity,-Infinity,1,7.038531e-26}",
+            '[0.1, "NaN", "Infinity", "-Infinity", 1, 7.038531e-26]',
+        ),
         (
             _DOUBLE,
             "{1e+15,1e+20,1e+21,1e-06,1e-07,-0}",

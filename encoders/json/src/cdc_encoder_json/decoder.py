@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -147,8 +146,9 @@ def _string(text: str, _: ColumnType) -> str:
 
 
 def _float(text: str, type_: ColumnType) -> float:
-    number = float(string(text) if text.startswith('"') else text)
-    return float(struct.unpack("f", struct.pack("f", number))[0]) if type_.bits == 32 else number
+    number = string(text) if text.startswith('"') else text
+    # a float of 64 bits could be between two of 32
+    return float(pa.scalar(number).cast(type_.arrow).as_py()) if type_.bits == 32 else float(number)
 
 
 def _decimal(text: str, _: ColumnType) -> str:

@@ -139,7 +139,10 @@ def _float64(text: str) -> str:
 
 
 def _float32(text: str) -> str:
-    return _javascript(str(np.float32(text)), text)
+    shortest = str(np.float32(text))
+    if float(shortest) != float(text):  # NumPy reads 64 bits first, and so may have rounded twice
+        shortest = str(np.float32(pa.scalar(text).cast(pa.float32()).as_py()))
+    return _javascript(shortest, text)
 
 
 def _javascript(shortest: str, text: str) -> str:
