@@ -146,7 +146,7 @@ def _floats(values: pa.Array) -> pa.StringArray:
     """Return floats as JavaScript writes numbers: with the fewest digits, and exponents from 21 digits on."""
     numbers = np.asarray(values.fill_null(0))
     size = np.abs(numbers)
-    odd = np.isfinite(numbers) & (size != 0) & ((size < 1e-4) | (size >= 1e12))
+    odd = np.isfinite(numbers) & (size != 0) & ((size < 1e-4) | (size >= 1e10))
     texts = pc.replace_substring_regex(_numbers(values), r"\.0$", "")
     if not odd.any():
         return texts

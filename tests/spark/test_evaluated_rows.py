@@ -130,8 +130,8 @@ def test_a_query_is_watched_through_a_change_of_its_table(database: str, kept_sp
 LIMITS = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamptz": 2**63 - 1}
 EDGES = {
     "time": [86_400_000_000, 0, 45_000_500_000],
-    "float4": [0.1, 1e20, 1e21, 1e-6, 1e-7, -0.0, 16777216.0, 3.4e38],
-    "float8": [0.1, 1e15, 1e16, 123456789012345680.0, 1e21, 1e-6, 1.5e-7, -0.0, 5e-324],
+    "float4": [0.1, 1e10, -2.5e11, 1e20, 1e21, 1e-6, 1e-7, -0.0, 16777216.0, 3.4e38],
+    "float8": [0.1, 1e10, -2.5e11, 1e15, 1e16, 123456789012345680.0, 1e21, 1e-6, 1.5e-7, -0.0, 5e-324],
     "string": ["\x01\x1f\x7f\u2028", 'a"\\\n\r\t'],
     "json": ['{"a": [1.0,\n 2]}', "null"],
     **{name: [limit, -limit - 1, 0, 10**15 if limit > 2**32 else 10**7] for name, limit in LIMITS.items()},
