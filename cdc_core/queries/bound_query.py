@@ -162,9 +162,14 @@ def output_schema(query: BoundQuery, computed: Mapping[str, ColumnType]) -> Tabl
         for output in query.outputs
     )
     passed = {output.name for output in query.outputs if output.column == output.name}
-    hidden = () if passed >= set(source.primary_key) else source.key_columns
+    # A column that only has the name and type of one of the key is not equal to it.
+    key = tuple(column if column.name in passed else replace(column, nullable=False) for column in source.key_columns)
     return TableSchema(
-        name=source.name, version=source.version, columns=columns, primary_key=source.primary_key, key=hidden
+        name=source.name,
+        version=source.version,
+        columns=columns,
+        primary_key=source.primary_key,
+        key=() if passed >= set(source.primary_key) else key,
     )
 
 

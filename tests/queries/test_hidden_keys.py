@@ -6,12 +6,16 @@ import json
 
 import pyarrow as pa
 import pytest
+from cdc_column_texts import columns_with_keys
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.json_schema import key_schema
 from cdc_encoder_json.options import JsonOptions
 
 from cdc_core import Column, ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, TableName, TableSchema
+from cdc_core.queries.binding import bind
+from cdc_core.queries.bound_query import output_schema
+from cdc_core.queries.statement import parse_query
 
 INT = ColumnType(kind=Kind.INT, source="integer", bits=32)
 TEXT = ColumnType(kind=Kind.STRING, source="text")
@@ -49,6 +53,23 @@ def test_json_has_the_key_of_the_table(rows: RowBatch) -> None:
     found = decoder.rows(rows.schema, value + b"\n")
     assert found.column("key").to_pylist() == [{"id": 7}]
     assert found.column("after").equals(rows.column("after"))
+
+
+def test_a_deleted_row_has_no_value_where_only_the_name_is_that_of_the_key() -> None:
+    columns = tuple(Column(name=name, type=INT) for name in ("id", "part", "n"))
+    table = TableSchema(
+        name=TableName("db", "public", "orders"), version=1, columns=columns, primary_key=("id", "part")
+    )
+    query = bind(parse_query("SELECT part, id + 1000 AS id FROM orders"), table)
+    schema = output_schema(query, {"id": INT})
+    deleted = RowBatch.of(
+        schema,
+        op=pa.array([Op.DELETE], pa.uint8()),
+        updated=RowBatch.timestamps(pa.array([5], pa.int64()), pa.array([6], pa.int32())),
+        key=pa.array([{"id": 7, "part": 8}], schema.key_type),
+        after=pa.array([None], schema.after_type),
+    )
+    assert [values.to_pylist() for values in columns_with_keys(deleted)] == [[8], [None]]
 
 
 def test_the_json_schema_of_the_key_is_that_of_the_table(rows: RowBatch) -> None:

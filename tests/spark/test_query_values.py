@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_expressions_have_the_values_and_the_types_of_spark_sql(session: SparkSe
         value, kind = found.column("after").field(f"x{number}")[0].as_py(), column.type.kind
         shown[expression] = kind, str(value) if kind in (Kind.DATE, Kind.TIME, Kind.TIMESTAMPTZ) else value
     assert shown == EXPRESSIONS
-    assert found.schema.key_columns == (SCHEMA.columns[0],)
+    assert found.schema.key_columns == (replace(SCHEMA.columns[0], nullable=False),)
     assert found.column("key").to_pylist() == [{"id": 0}]
 
 
