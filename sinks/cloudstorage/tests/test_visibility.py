@@ -46,6 +46,16 @@ def test_a_reader_never_sees_part_of_a_file(cloud: CloudRig) -> None:
     assert len(cloud.visible()) >= 20
 
 
+def test_changefeeds_below_one_root_never_write_a_file_of_the_same_name(cloud: CloudRig) -> None:
+    """They may begin at the same cursor, such as one that was created again."""
+    for feed_id in ("4f8e21a9c073", "4f8e22a9c073"):
+        sink = cloud.sink(epoch=1, feed_id=feed_id)
+        sink.begin(slice_of())
+        sink.emit(rows([1]))
+        sink.flush()
+    assert [f"{file.epoch:016x}" for file in cloud.data_files()] == ["4f8e210000000001", "4f8e220000000001"]
+
+
 def test_a_file_that_an_earlier_attempt_writes_late_sorts_before_those_of_its_successor(cloud: CloudRig) -> None:
     earlier, later = cloud.sink(epoch=7), cloud.sink(epoch=8)
     for sink in (later, earlier):

@@ -1,13 +1,14 @@
 """File names: how they are made from what a file holds, and how they are parsed.
 
     <partition>/<timestamp>-<epoch>-<step>-<slice>-<file>-<topic>-<schema version><extension>
-    2020-04-02/202004022058072107140000000000000-0000000000000007-0000000003-00000-00000000-orders-1.ndjson
+    2020-04-02/202004022058072107140000000000000-4f8e210000000007-0000000003-00000-00000000-orders-1.ndjson
     <partition>/<timestamp>.RESOLVED
     <partition>/<timestamp>.MANIFEST.<changefeed>.<id of the changefeed>
 
 part            form                what it is
 timestamp       33 digits           UTC date and time, 9 digits of nanoseconds, 10 of the logical counter
-epoch           16 hex digits       attempt of the changefeed that planned the slice; later attempts have greater epochs
+epoch           16 hex digits       6 of the changefeed's identity, and 10 of the attempt that planned the slice: later
+                                    attempts of a changefeed have greater epochs
 step, slice     10 and 5 digits     the step of that attempt, and the slice of the step
 file            8 hex digits        counts the files of the slice from 0
 topic           escaped             see `escape_topic`

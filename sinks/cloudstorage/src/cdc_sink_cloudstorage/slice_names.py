@@ -12,12 +12,16 @@ from cdc_sink_cloudstorage.options import options_of
 _LARGE_VERSION = 0xFFFF_FFFF
 """A schema version with as many digits as any will have."""
 _NAMES_OF_A_TASK_ATTEMPT = 1 << 24
+_IDENTITY_DIGITS, _IDENTITY_SHIFT = 6, 40
+"""The epoch in a name has 16 hex digits: so many of the changefeed's identity, and then those of the attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The rules for names that all parts of the sink share."""
 
+    feed_id: str
+    """Identity of the changefeed: those of one root may have equal epochs, steps and timestamps."""
     topics: TopicNames
     partition_format: PartitionFormat
     extension: str
@@ -28,10 +32,16 @@ class Layout:
         """Return the layout of the files that a sink with *context* writes."""
         options = options_of(context)
         return cls(
+            feed_id=context.feed_id,
             topics=context.topics(options.topic_prefix),
             partition_format=options.partition_format,
             extension=context.encoder.file_extension + EXTENSIONS[context.compression],
         )
+
+    @property
+    def identity(self) -> int:
+        """The first digits of the epochs in names: of two changefeeds below one root, neither overwrites the other."""
+        return int(self.feed_id[:_IDENTITY_DIGITS] or "0", 16) << _IDENTITY_SHIFT
 
     def longest_name_bytes(self, topic: str) -> int:
         """Return how many bytes the name of a file of *topic* has, whatever its slice and schema version."""
@@ -69,7 +79,7 @@ class SliceNames:
         """
         file = DataFile(
             timestamp=self._slice.lower,
-            epoch=self._epoch,
+            epoch=self._layout.identity | self._epoch,
             step=self._slice.step,
             slice_index=self._slice.index,
             counter=self._counter,
