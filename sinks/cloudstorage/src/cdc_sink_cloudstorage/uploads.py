@@ -142,13 +142,13 @@ class Uploads:
             return None
 
     def _carry(self, upload: _Upload) -> None:
-        if self._broken:
-            return
+        with self._changed:  # at one moment: an upload before this one that is done may have failed
+            if self._broken:
+                return
+            is_next = upload.before is None or upload.before.done
         if upload.path is None:
             self._store.sweep()
             return
-        with self._changed:
-            is_next = upload.before is None or upload.before.done
         if is_next:  # it need not wait, so `put` may use fewer requests
             self._store.put(upload.path, upload.chunks)
             return
