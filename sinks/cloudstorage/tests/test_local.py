@@ -12,7 +12,9 @@ from unittest.mock import Mock
 
 import pytest
 from cdc_sink_cloudstorage.local import LocalStore
+from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store_problem import os_problem
+from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 from cdc_testing.cloud_rig import START, CloudRig, slice_of
 
@@ -104,6 +106,12 @@ def test_check_names_a_directory_that_takes_no_files(cloud: CloudRig, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_check_names_a_full_file_system(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    with pytest.raises(ConfigError, match=r"does not accept files \(No space left on device\)\. Free some space there"):
+        cloud.destination().check()
+
+
 def test_check_names_a_directory_without_search_permission(cloud: CloudRig) -> None:
     with tempfile.TemporaryDirectory() as parent:
         os.chmod(parent, 0o000)
@@ -184,6 +192,17 @@ def test_a_live_writer_of_an_earlier_attempt_publishes_nothing_after_the_sweep(c
 
 
 # failures
+
+
+def test_a_directory_that_cannot_be_listed_is_not_taken_for_an_empty_one(cloud: CloudRig) -> None:
+    """A reader would miss its files, or be told to read after them."""
+    store_at(cloud.root).put("2020-01-01/a", [b"1"])
+    stored = StoredBodies(f"file://{cloud.root}", CloudStorageOptions())
+    assert stored.paths() == ["2020-01-01/a"]
+    os.chmod(cloud.root / "2020-01-01", 0o000)
+    with unprivileged(), pytest.raises(RetryableSinkError, match=r"cannot read file:.*: Permission denied"):
+        stored.paths()
+    os.chmod(cloud.root / "2020-01-01", 0o755)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])

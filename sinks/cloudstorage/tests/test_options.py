@@ -41,6 +41,10 @@ def test_options_may_be_text_as_in_a_uri() -> None:
             {"compression": "lz4"},
             "sink 'cloudstorage': option 'compression' is 'lz4': must be one of none, gzip, zstd",
         ),
+        (
+            {"aws_server_kms_id": "arn:aws:kms:key"},
+            "sink 'cloudstorage': AWS_SERVER_KMS_ID requires AWS_SERVER_ENC_MODE=aws:kms",
+        ),
         ({"file_size": "0"}, "sink 'cloudstorage': option 'file_size' must be at least 1 byte"),
     ],
 )

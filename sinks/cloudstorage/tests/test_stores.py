@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import BlobServiceClient
 from botocore.exceptions import ClientError
 from cdc_sink_cloudstorage import azure, s3
+from cdc_sink_cloudstorage.names import ResolvedFile
 from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.uris import open_file_system
-from cdc_testing.cloud_rig import CloudRig, rows, slice_of
+from cdc_testing.cloud_rig import START, CloudRig, rows, slice_of
 from cdc_testing.gcs_gate import GcsGate
-from cdc_testing.object_stores import S3_READER_KEY, S3_READER_SECRET, Azurite, SeaweedFS
+from cdc_testing.object_stores import BUCKET, S3_KEY, S3_READER_KEY, S3_READER_SECRET, S3_SECRET, Azurite, SeaweedFS
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gcsfs.retry import HttpError
 from google.auth.exceptions import RefreshError
@@ -159,14 +165,15 @@ def test_s3_without_credentials_is_refused(
     assert said.startswith("sink s3://changefeeds/x cannot be used: no usable credentials for S3 were found. Set AWS_")
 
 
-def test_s3_objects_have_the_storage_class_of_the_option(
+def test_s3_objects_have_the_storage_class_and_encryption_of_the_options(
     open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS
 ) -> None:
-    write_to(open_at(seaweedfs.uri("cold", S3_STORAGE_CLASS="GLACIER")))
+    write_to(open_at(seaweedfs.uri("cold", S3_STORAGE_CLASS="GLACIER", AWS_SERVER_ENC_MODE="AES256")))
     fs = seaweedfs.file_system()
     (path,) = [path for path in fs.find("changefeeds/cold") if path.endswith(".lines")]
     bucket, _, key = path.partition("/")
-    assert fs.call_s3("head_object", Bucket=bucket, Key=key)["StorageClass"] == "GLACIER"
+    found = fs.call_s3("head_object", Bucket=bucket, Key=key)
+    assert (found["StorageClass"], found["ServerSideEncryption"]) == ("GLACIER", "AES256")
 
 
 def test_an_unknown_storage_class_ends_the_changefeed(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
@@ -194,6 +201,21 @@ def test_an_s3_key_that_was_rotated_may_be_repaired(open_at: OpenAt, write_to: W
         with pytest.raises(TerminalSinkError, match="access key") as failed:
             write_to(open_at(seaweedfs.uri("rotated", **changes)))
         assert failed.value.repairable
+
+
+def test_a_reader_finds_keys_that_were_rotated_in_the_environment(
+    cloud: CloudRig, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(keys))
+    options = cloud.context({"aws_endpoint": seaweedfs.endpoint, "aws_region": "us-east-1"}).options
+    stored = StoredBodies("s3://changefeeds/rotated-for-readers", options)
+    form = f"[default]\naws_access_key_id = {S3_KEY}\naws_secret_access_key = "
+    keys.write_text(form + "old")
+    with pytest.raises(RetryableSinkError, match="cannot read s3://changefeeds/rotated-for-readers/x: "):
+        stored.body("x")
+    keys.write_text(form + S3_SECRET)
+    assert stored.body("x") is None
 
 
 @pytest.mark.parametrize(
@@ -422,6 +444,32 @@ def test_an_azure_key_that_was_rotated_and_a_missing_container_may_be_repaired(
         with closing(open_at(uri)) as sink, pytest.raises(TerminalSinkError, match=r"Azure|container") as failed:
             write_to(sink)
         assert failed.value.repairable
+
+
+def test_a_repeated_slice_and_mark_keep_files_that_may_not_be_replaced(cloud: CloudRig, azurite: Azurite) -> None:
+    """As where a bucket has a retention policy. Azure answers 412 for a blob with a lease."""
+    place, _, query = azurite.uri("locked").partition("?")
+    options = {name.lower(): value for name, value in parse_qsl(query)}
+
+    def attempt(epoch: int) -> CloudStorageResolvedSink:
+        sink = cloud.sink(options, uri=place, epoch=epoch)
+        sink.begin(replace(slice_of(), planned_by=7))
+        sink.emit(rows([1]))
+        sink.flush()
+        resolved_sink = cloud.resolved_sink(options, uri=place, epoch=epoch)
+        resolved_sink.emit_resolved(START)
+        return resolved_sink
+
+    attempt(7)
+    with BlobServiceClient.from_connection_string(azurite.connection_string) as client:
+        container = client.get_container_client(BUCKET)
+        blobs = [container.get_blob_client(blob.name) for blob in container.list_blobs("locked/")]
+        assert len(blobs) == 3
+        for blob in blobs:
+            blob.acquire_lease()
+        resolved_sink = attempt(8)
+        with pytest.raises(RetryableSinkError, match=r"cannot write .*RESOLVED: "):
+            resolved_sink._put(ResolvedFile(timestamp=START).path("daily"), b"other content")
 
 
 def test_each_status_of_azure_is_busy_repairable_or_counted() -> None:

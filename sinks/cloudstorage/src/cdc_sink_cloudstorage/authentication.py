@@ -26,7 +26,7 @@ _SECRETS_OF = {
 }
 """With `implicit`, the clients find these elsewhere."""
 _OTHERS_OF = {
-    "S3": ("aws_region", "aws_endpoint", "s3_storage_class"),
+    "S3": ("aws_region", "aws_endpoint", "s3_storage_class", "aws_server_enc_mode", "aws_server_kms_id"),
     "Google Cloud Storage": ("gcs_endpoint",),
     "Azure": ("azure_account_name", "azure_environment", "azure_endpoint"),
 }

@@ -66,9 +66,8 @@ class LocalStore(Store):
             with tempfile.TemporaryFile(dir=place, prefix=".cdc-probe-", buffering=0) as probe:
                 probe.write(b"\n")
         except OSError as error:
-            raise self._refusal(
-                place, f"does not accept files ({error.strerror})", "Choose another directory"
-            ) from error
+            remedy = os_problem(error).remedy or "Choose another directory"
+            raise self._refusal(place, f"does not accept files ({error.strerror})", remedy) from error
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         final = self.root / path

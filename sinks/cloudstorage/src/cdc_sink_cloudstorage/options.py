@@ -55,6 +55,14 @@ class CloudStorageOptions:
     s3_storage_class: str | None = option(
         None, doc=_S3 + "storage class of all files, such as `STANDARD_IA`. By default the bucket's, `STANDARD`."
     )
+    aws_server_enc_mode: Literal["aes256", "aws:kms"] | None = option(
+        None,
+        doc=_S3 + "server-side encryption to ask for, if the policy of the bucket requires that. By default the"
+        " bucket's encryption.",
+    )
+    aws_server_kms_id: str | None = option(
+        None, doc=_S3 + "the key of KMS for `aws:kms`. By default the bucket's, otherwise that of the account."
+    )
     assume_role: str | None = option(
         None, doc=_S3 + "not supported. Name the role in a profile of the AWS configuration instead."
     )
@@ -87,6 +95,8 @@ class CloudStorageOptions:
         for name in ("file_size", "upload_buffer"):
             if getattr(self, name) < 1:
                 raise ValueError(f"option '{name}' must be at least 1 byte")
+        if self.aws_server_kms_id is not None and self.aws_server_enc_mode != "aws:kms":
+            raise ValueError("AWS_SERVER_KMS_ID requires AWS_SERVER_ENC_MODE=aws:kms")
         if self.assume_role is not None:
             raise ValueError(
                 "ASSUME_ROLE is not supported. Put the role into a profile of the AWS configuration (role_arn and"

@@ -9,6 +9,7 @@ from cdc_sink_cloudstorage.manifest import Manifest
 from cdc_sink_cloudstorage.names import ManifestFile, ResolvedFile
 from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.store import Store
+from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.uris import store_of
 
 _NO_ID = "0" * 12
@@ -20,6 +21,7 @@ class CloudStorageResolvedSink(ResolvedSink):
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
         self._partition_format = options_of(context).partition_format
+        self._stored = StoredBodies(context.uri, options_of(context))
         self._closed = False
 
     def record(self, covered: Covered) -> None:
@@ -43,7 +45,7 @@ class CloudStorageResolvedSink(ResolvedSink):
     def _put(self, path: str, body: bytes) -> None:
         if self._closed:
             raise TerminalSinkError("the cloud-storage sink is closed")
-        self._store.put(path, [body])
+        self._stored.put_once(self._store, path, body)
 
     @cached_property
     def _store(self) -> Store:

@@ -27,6 +27,7 @@ from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
 
 _CLIENT = {"connect_timeout": 10, "read_timeout": 30, "retries": {"mode": "standard", "max_attempts": 3}}
 _DISCONNECT_S = 2.0
+_ENCRYPTION = {"aes256": "AES256", "aws:kms": "aws:kms", None: None}
 _PUT_BYTES = 32 * 1024 * 1024
 """Largest file that `put` uploads in one request."""
 _log = logging.getLogger(__name__)
@@ -58,8 +59,12 @@ class S3Store(FsspecStore):
             settings["endpoint_url"] = options.aws_endpoint
         if options.aws_region:
             settings["client_kwargs"] = {"region_name": options.aws_region}
-        if options.s3_storage_class:
-            settings["s3_additional_kwargs"] = {"StorageClass": options.s3_storage_class}
+        of_objects = {
+            "StorageClass": options.s3_storage_class,
+            "ServerSideEncryption": _ENCRYPTION[options.aws_server_enc_mode],
+            "SSEKMSKeyId": options.aws_server_kms_id,
+        }
+        settings["s3_additional_kwargs"] = {name: value for name, value in of_objects.items() if value}
         fs = s3fs.S3FileSystem(skip_instance_cache=True, **settings)
         fs.retries = 2  # of s3fs; botocore retries as well
         return fs

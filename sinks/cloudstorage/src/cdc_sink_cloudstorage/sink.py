@@ -165,6 +165,6 @@ class CloudStorageSink(Sink):
         if path is None:
             context = self.context
             schema = SchemaFile.of(file.schema, topic=file.topic, format_=context.format, encoder=context.encoder)
-            self._store.put(schema.path, [schema.body])
+            self._stored.put_once(self._store, schema.path, schema.body)
             path = self._schema_paths[file.topic, file.schema] = schema.path
         return path

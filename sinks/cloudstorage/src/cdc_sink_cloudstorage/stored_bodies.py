@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cdc_core import CdcError, RetryableSinkError, masked_uri
+from fsspec.implementations.local import LocalFileSystem
+
+from cdc_core import CdcError, RetryableSinkError, TerminalSinkError, masked_uri
+from cdc_core.errors import is_outage
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.store import IN_PROGRESS
-from cdc_sink_cloudstorage.uris import open_file_system
+from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
+from cdc_sink_cloudstorage.uris import forget_clients, open_file_system
 
 T = TypeVar("T")
 
@@ -47,7 +50,8 @@ class StoredBodies:
         def find() -> list[str]:
             fs, root = self._place
             fs.invalidate_cache()
-            below = (path[len(root) :].lstrip("/") for path in fs.find(root))
+            found = _local_files(root) if isinstance(fs, LocalFileSystem) else fs.find(root)
+            below = (path[len(root) :].lstrip("/") for path in found)
             return sorted(path for path in below if path and not path.startswith(f"{IN_PROGRESS}/"))
 
         return self._translate_errors("", find)
@@ -93,6 +97,17 @@ class StoredBodies:
             return False
         return None if content is None else hashlib.sha256(content).hexdigest() == sha256
 
+    def put_once(self, store: Store, path: str, body: bytes) -> None:
+        """Return when *store* has *body* at *path*, which has no other content, ever. Raises: as `Store`.
+
+        It may be there already, and the store may refuse to replace it even by the same, as where retention is set.
+        """
+        try:
+            store.put(path, [body])
+        except (RetryableSinkError, TerminalSinkError) as error:
+            if is_outage(error) or not self.holds(path, hashlib.sha256(body).hexdigest()):
+                raise
+
     @cached_property
     def _place(self) -> tuple[Any, str]:
         return open_file_system(self._uri, self._options)
@@ -103,7 +118,20 @@ class StoredBodies:
         except CdcError:
             raise
         except Exception as error:
+            self.__dict__.pop("_place", None)  # the next client looks up the credentials of the environment again
+            forget_clients()
             place = f"{self.shown}/{path}" if path else self.shown
             number = error.errno if isinstance(error, OSError) else None
             reason = os.strerror(number) if number is not None else str(error) or type(error).__name__
             raise RetryableSinkError(f"cannot read {place}: {reason.replace(self._uri, self.shown)}") from None
+
+
+def _local_files(root: str) -> Iterator[str]:
+    """Yield the files below *root*. Raises: OSError for a directory that cannot be listed; fsspec leaves it out."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # it may be removed at any time
+            raise error
+
+    for directory, _, names in os.walk(root, onerror=refuse, followlinks=True):
+        yield from (os.path.join(directory, name) for name in names)

@@ -74,6 +74,11 @@ def _client_for_reading(store: type[FsspecStore], options: CloudStorageOptions) 
     return store.new_client(options)
 
 
+def forget_clients() -> None:
+    """Have the next reader open another client: this one may have credentials that were renewed elsewhere."""
+    _client_for_reading.cache_clear()
+
+
 def _store_class(protocol: str) -> type[FsspecStore]:
     """Return the class for *protocol*. Its module imports the client, so it is imported only here."""
     match protocol:
