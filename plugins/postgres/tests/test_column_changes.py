@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 import psycopg
@@ -64,219 +65,112 @@ def text_table(sql: Sql, columns: str) -> dict[Any, dict[str, Any]]:
     return table_of(sql, f"SELECT {columns} FROM t")
 
 
-# The type of column v, its value in three rows, changes with rows written between them, the select list that shows the
-# values as they arrive, and whether the rows of the table are read again.
-CASES: dict[str, tuple[str, str, list[str], str, bool]] = {
-    "a domain's check": (
-        "percent",
-        "50",
-        [
-            "INSERT INTO t VALUES (10, 99)",
-            "ALTER DOMAIN percent DROP CONSTRAINT percent_check",
-            "INSERT INTO t VALUES (11, 101)",
-            "ALTER DOMAIN percent ADD CHECK (VALUE < 1000)",
-            "UPDATE t SET v = 102 WHERE id = 1",
-        ],
-        "id, v",
-        False,
-    ),
-    "a domain's default and null": (
-        "percent",
-        "50",
-        [
-            "ALTER DOMAIN percent SET DEFAULT 7",
-            "INSERT INTO t (id) VALUES (10)",
-            "ALTER DOMAIN percent SET NOT NULL",
-            "INSERT INTO t (id) VALUES (11)",
-            "ALTER DOMAIN percent RENAME TO share",
-            "INSERT INTO t (id) VALUES (12)",
-        ],
-        "id, v",
-        False,
-    ),
-    "another domain": (
-        "percent",
-        "50",
-        [
-            "INSERT INTO t VALUES (10, 10)",
-            "CREATE DOMAIN share AS numeric(6,3)",
-            "ALTER TABLE t ALTER COLUMN v TYPE share USING v / 100.0",
-            "INSERT INTO t VALUES (11, 0.5)",
-        ],
-        "id, v::text AS v",
-        True,
-    ),
-    "the base type of a domain": (
-        "percent",
-        "50",
-        [
-            "INSERT INTO t VALUES (10, 10)",
-            "ALTER TABLE t ALTER COLUMN v TYPE int",
-            "INSERT INTO t VALUES (11, 1000)",
-        ],
-        "id, v",
-        True,
-    ),
-    "a domain over text": (
-        "code",
-        "'abc'",
-        [
-            "INSERT INTO t VALUES (10, 'xyz')",
-            "ALTER TABLE t ALTER COLUMN v TYPE text",
-            "INSERT INTO t VALUES (11, 'longer')",
-        ],
-        "id, v",
-        True,
-    ),
-    "an enum gets a value": (
-        "mood",
-        "'ok'",
-        [
-            "INSERT INTO t VALUES (10, 'sad')",
-            "ALTER TYPE mood ADD VALUE 'happy'",
-            "INSERT INTO t VALUES (11, 'happy')",
-            "ALTER TYPE mood ADD VALUE 'awful' BEFORE 'sad'",
-            "UPDATE t SET v = 'awful' WHERE id = 1",
-        ],
-        "id, v::text AS v",
-        False,
-    ),
-    "an enum's value is renamed": (
-        "mood",
-        "'ok'",
-        [
-            "INSERT INTO t VALUES (10, 'ok')",
-            "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'",
-            "INSERT INTO t VALUES (11, 'fine')",
-        ],
-        "id, v::text AS v",
-        True,
-    ),
-    "an enum is renamed": (
-        "mood",
-        "'ok'",
-        ["ALTER TYPE mood RENAME TO temper", "INSERT INTO t VALUES (11, 'sad')"],
-        "id, v::text AS v",
-        False,
-    ),
-    "an enum in an array is renamed": (
-        "mood[]",
-        "'{ok,sad}'",
-        [
-            "INSERT INTO t VALUES (10, '{ok}')",
-            "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'",
-            "INSERT INTO t VALUES (11, '{fine}')",
-        ],
-        "id, replace(array_to_json(v)::text, ',', ', ') AS v",
-        True,
-    ),
-    "an enum becomes text": (
-        "mood",
-        "'ok'",
-        [
-            "INSERT INTO t VALUES (10, 'sad')",
-            "ALTER TABLE t ALTER COLUMN v TYPE text USING 'was ' || v",
-            "INSERT INTO t VALUES (11, 'anything')",
-        ],
-        "id, v",
-        True,
-    ),
-    "text becomes an enum that is new": (
-        "text",
-        "'low'",
-        [
-            "INSERT INTO t VALUES (10, 'high')",
-            "CREATE TYPE level AS ENUM ('low', 'high')",
-            "ALTER TABLE t ALTER COLUMN v TYPE level USING v::level",
-            "INSERT INTO t VALUES (11, 'low')",
-        ],
-        "id, v::text AS v",
-        True,
-    ),
-    "varchar becomes text": (
-        "varchar(10)",
-        "'abc'",
-        [
-            "INSERT INTO t VALUES (10, 'x')",
-            "ALTER TABLE t ALTER COLUMN v TYPE text",
-            "INSERT INTO t VALUES (11, repeat('long', 10))",
-        ],
-        "id, v",
-        True,
-    ),
-    "int becomes bigint": (
-        "int",
-        "1",
-        [
-            "INSERT INTO t VALUES (10, 2147483647)",
-            "ALTER TABLE t ALTER COLUMN v TYPE bigint",
-            "INSERT INTO t VALUES (11, 9223372036854775807)",
-        ],
-        "id, v",
-        True,
-    ),
-    "int becomes text": (
-        "int",
-        "1",
-        [
-            "INSERT INTO t VALUES (10, 2)",
-            "ALTER TABLE t ALTER COLUMN v TYPE text USING 'v' || v",
-            "INSERT INTO t VALUES (11, 'v3')",
-            "ALTER TABLE t ALTER COLUMN v TYPE int USING substr(v, 2)::int * 10",
-            "INSERT INTO t VALUES (12, 4)",
-        ],
-        "id, v",
-        True,
-    ),
-    "a column is dropped and added again": (
-        "int",
-        "1",
-        [
-            "INSERT INTO t VALUES (10, 2)",
-            "ALTER TABLE t DROP COLUMN v",
-            "INSERT INTO t VALUES (11)",
-            "ALTER TABLE t ADD COLUMN v int",
-            "INSERT INTO t VALUES (12, 5)",
-        ],
-        "id, v",
-        True,
-    ),
-    "a column is dropped and added again with another type": (
-        "int",
-        "1",
-        [
-            "INSERT INTO t VALUES (10, 2)",
-            "ALTER TABLE t DROP COLUMN v",
-            "ALTER TABLE t ADD COLUMN v text DEFAULT 'new'",
-            "INSERT INTO t VALUES (12, 'five')",
-        ],
-        "id, v",
-        True,
-    ),
-    "a composite type gains an attribute": (
-        "size",
-        "'(1,2)'",
-        [
-            "INSERT INTO t VALUES (10, '(3,4)')",
-            "ALTER TYPE size ADD ATTRIBUTE d int",
-            "UPDATE t SET v = v",
-            "INSERT INTO t VALUES (11, '(5,6,7)')",
-        ],
-        "id, to_jsonb(v)::text AS v",
-        False,
-    ),
-    "a composite type loses an attribute": (
-        "size",
-        "'(1,2)'",
-        [
-            "INSERT INTO t VALUES (10, '(3,4)')",
-            "ALTER TYPE size DROP ATTRIBUTE w",
-            "INSERT INTO t VALUES (11, ROW(5))",
-        ],
-        "id, to_jsonb(v)::text AS v",
-        True,
-    ),
-}
+class Case(NamedTuple):
+    """The type of column v, its value in three rows, the select list that shows the values as they arrive."""
+
+    type: str
+    value: str
+    shown: str
+    again: bool
+    """Whether the rows of the table are read again."""
+    statements: list[str]
+    """Changes, with rows written between them."""
+
+
+def case_of(block: str) -> tuple[str, Case]:
+    heading, *changes = block.splitlines()
+    name, type_, value, shown, *again = heading.split(" | ")
+    return name, Case(type_, value, shown, bool(again), [change.strip() for change in changes])
+
+
+TEXT = """\
+a domain's check | percent | 50 | id, v
+    INSERT INTO t VALUES (10, 99)
+    ALTER DOMAIN percent DROP CONSTRAINT percent_check
+    INSERT INTO t VALUES (11, 101)
+    ALTER DOMAIN percent ADD CHECK (VALUE < 1000)
+    UPDATE t SET v = 102 WHERE id = 1
+a domain's default and null | percent | 50 | id, v
+    ALTER DOMAIN percent SET DEFAULT 7
+    INSERT INTO t (id) VALUES (10)
+    ALTER DOMAIN percent SET NOT NULL
+    INSERT INTO t (id) VALUES (11)
+    ALTER DOMAIN percent RENAME TO share
+    INSERT INTO t (id) VALUES (12)
+another domain | percent | 50 | id, v::text AS v | again
+    INSERT INTO t VALUES (10, 10)
+    CREATE DOMAIN share AS numeric(6,3)
+    ALTER TABLE t ALTER COLUMN v TYPE share USING v / 100.0
+    INSERT INTO t VALUES (11, 0.5)
+the base type of a domain | percent | 50 | id, v | again
+    INSERT INTO t VALUES (10, 10)
+    ALTER TABLE t ALTER COLUMN v TYPE int
+    INSERT INTO t VALUES (11, 1000)
+a domain over text | code | 'abc' | id, v | again
+    INSERT INTO t VALUES (10, 'xyz')
+    ALTER TABLE t ALTER COLUMN v TYPE text
+    INSERT INTO t VALUES (11, 'longer')
+an enum gets a value | mood | 'ok' | id, v::text AS v
+    INSERT INTO t VALUES (10, 'sad')
+    ALTER TYPE mood ADD VALUE 'happy'
+    INSERT INTO t VALUES (11, 'happy')
+    ALTER TYPE mood ADD VALUE 'awful' BEFORE 'sad'
+    UPDATE t SET v = 'awful' WHERE id = 1
+an enum's value is renamed | mood | 'ok' | id, v::text AS v | again
+    INSERT INTO t VALUES (10, 'ok')
+    ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'
+    INSERT INTO t VALUES (11, 'fine')
+an enum is renamed | mood | 'ok' | id, v::text AS v
+    ALTER TYPE mood RENAME TO temper
+    INSERT INTO t VALUES (11, 'sad')
+an enum in an array is renamed | mood[] | '{ok,sad}' | id, replace(array_to_json(v)::text, ',', ', ') AS v | again
+    INSERT INTO t VALUES (10, '{ok}')
+    ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'
+    INSERT INTO t VALUES (11, '{fine}')
+an enum becomes text | mood | 'ok' | id, v | again
+    INSERT INTO t VALUES (10, 'sad')
+    ALTER TABLE t ALTER COLUMN v TYPE text USING 'was ' || v
+    INSERT INTO t VALUES (11, 'anything')
+text becomes an enum that is new | text | 'low' | id, v::text AS v | again
+    INSERT INTO t VALUES (10, 'high')
+    CREATE TYPE level AS ENUM ('low', 'high')
+    ALTER TABLE t ALTER COLUMN v TYPE level USING v::level
+    INSERT INTO t VALUES (11, 'low')
+varchar becomes text | varchar(10) | 'abc' | id, v | again
+    INSERT INTO t VALUES (10, 'x')
+    ALTER TABLE t ALTER COLUMN v TYPE text
+    INSERT INTO t VALUES (11, repeat('long', 10))
+int becomes bigint | int | 1 | id, v | again
+    INSERT INTO t VALUES (10, 2147483647)
+    ALTER TABLE t ALTER COLUMN v TYPE bigint
+    INSERT INTO t VALUES (11, 9223372036854775807)
+int becomes text | int | 1 | id, v | again
+    INSERT INTO t VALUES (10, 2)
+    ALTER TABLE t ALTER COLUMN v TYPE text USING 'v' || v
+    INSERT INTO t VALUES (11, 'v3')
+    ALTER TABLE t ALTER COLUMN v TYPE int USING substr(v, 2)::int * 10
+    INSERT INTO t VALUES (12, 4)
+a column is dropped and added again | int | 1 | id, v | again
+    INSERT INTO t VALUES (10, 2)
+    ALTER TABLE t DROP COLUMN v
+    INSERT INTO t VALUES (11)
+    ALTER TABLE t ADD COLUMN v int
+    INSERT INTO t VALUES (12, 5)
+a column is dropped and added again with another type | int | 1 | id, v | again
+    INSERT INTO t VALUES (10, 2)
+    ALTER TABLE t DROP COLUMN v
+    ALTER TABLE t ADD COLUMN v text DEFAULT 'new'
+    INSERT INTO t VALUES (12, 'five')
+a composite type gains an attribute | size | '(1,2)' | id, to_jsonb(v)::text AS v
+    INSERT INTO t VALUES (10, '(3,4)')
+    ALTER TYPE size ADD ATTRIBUTE d int
+    UPDATE t SET v = v
+    INSERT INTO t VALUES (11, '(5,6,7)')
+a composite type loses an attribute | size | '(1,2)' | id, to_jsonb(v)::text AS v | again
+    INSERT INTO t VALUES (10, '(3,4)')
+    ALTER TYPE size DROP ATTRIBUTE w
+    INSERT INTO t VALUES (11, ROW(5))"""
+CASES = dict(map(case_of, re.split(r"\n(?=\w)", TEXT)))
 
 
 @pytest.fixture
@@ -284,12 +178,12 @@ def cases(sql: Sql) -> dict[str, str]:
     """The tables of all cases, each in a schema of its own with types of its own: their names by case."""
     tables = {}
     sql.prepare_threshold = None  # the same text means other tables
-    for number, (case, (kind, value, *_)) in enumerate(CASES.items()):
+    for number, (name, case) in enumerate(CASES.items()):
         sql.execute(f"CREATE SCHEMA c{number}; SET search_path = c{number}")
         create_types(sql)
-        sql.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
-        sql.execute(f"INSERT INTO t SELECT g, {value} FROM generate_series(1, 3) g")
-        tables[case] = f"c{number}.t"
+        sql.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {case.type})")
+        sql.execute(f"INSERT INTO t SELECT g, {case.value} FROM generate_series(1, 3) g")
+        tables[name] = f"c{number}.t"
     return tables
 
 
@@ -302,14 +196,14 @@ def run_in(sql: Sql, table: str, *statements: str) -> None:
 
 def altered(sql: Sql, cases: dict[str, str]) -> None:
     for case, table in cases.items():
-        run_in(sql, table, *CASES[case][2])
+        run_in(sql, table, *CASES[case].statements)
 
 
 def assert_agree(feed: Feed, sql: Sql, cases: dict[str, str]) -> None:
     """The consumer's rows of each case are those of its table."""
     for case, table in cases.items():
         run_in(sql, table)
-        assert feed.rows(table) == text_table(sql, CASES[case][3]), case
+        assert feed.rows(table) == text_table(sql, CASES[case].shown), case
 
 
 def test_the_rows_are_those_of_the_table(database: str, sql: Sql, cases: dict[str, str], *, restarts: bool) -> None:
@@ -318,7 +212,9 @@ def test_the_rows_are_those_of_the_table(database: str, sql: Sql, cases: dict[st
             altered(sql, cases)
         assert_agree(feed, sql, cases)
         scans = Counter(change.table for change in feed.changes if change.op is Op.SCAN)
-        assert {case: scans[table] > 3 for case, table in cases.items()} == {case: of[4] for case, of in CASES.items()}
+        assert {case: scans[table] > 3 for case, table in cases.items()} == {
+            case: of.again for case, of in CASES.items()
+        }
         with stopped(feed, not restarts):
             for table in cases.values():
                 run_in(sql, table, "DELETE FROM t WHERE id = 2", "UPDATE t SET id = 20 WHERE id = 3")
