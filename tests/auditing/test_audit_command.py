@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine, resolved_feed
@@ -26,11 +25,10 @@ LEFT = "SELECT pubname::text FROM pg_publication UNION ALL SELECT slot_name::tex
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2), b bytea)")
-        connection.execute("INSERT INTO orders SELECT g, g, 'x' FROM generate_series(1, 50) g")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2), b bytea)")
+    sql.execute("INSERT INTO orders SELECT g, g, 'x' FROM generate_series(1, 50) g")
+    return sql
 
 
 @contextmanager

@@ -77,11 +77,10 @@ class Audited:
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(TABLE)
-        connection.execute(FILL, [1, 60])
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute(TABLE)
+    sql.execute(FILL, [1, 60])
+    return sql
 
 
 def lose(sql: Sql) -> None:

@@ -8,11 +8,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import psycopg
 import pytest
 from cdc_schema_registry import Registry
 from cdc_testing.command import Cdc
@@ -41,11 +39,10 @@ _load = cache(PluginHost.load)
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE office_dogs (id int PRIMARY KEY, name text)")
-        connection.execute("INSERT INTO office_dogs VALUES (1, 'Petee')")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE office_dogs (id int PRIMARY KEY, name text)")
+    sql.execute("INSERT INTO office_dogs VALUES (1, 'Petee')")
+    return sql
 
 
 def test_lines_are_those_of_the_client_of_cockroachdb(database: str, sql: Sql, cdc: Cdc) -> None:

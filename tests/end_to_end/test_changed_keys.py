@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_testing.decoders import KEYED, avro_decoder
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import read_topics
+from cdc_testing.postgres import Sql
 from cdc_testing.runs import Feed
 from cdc_testing.thread_host import KeptThreads
 
 pytestmark = pytest.mark.slow
 
-Sql = psycopg.Connection[tuple[Any, ...]]
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, region text NOT NULL, n int NOT NULL)")
-        connection.execute("INSERT INTO items SELECT n, 'eu', n FROM generate_series(1, 3000) n")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE items (id bigint PRIMARY KEY, region text NOT NULL, n int NOT NULL)")
+    sql.execute("INSERT INTO items SELECT n, 'eu', n FROM generate_series(1, 3000) n")
+    return sql
 
 
 def change(sql: Sql) -> None:

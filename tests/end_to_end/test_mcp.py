@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import psycopg
 import pytest
 from anyio import to_thread
 from cdc_testing.documented_role import documented
@@ -31,11 +30,10 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2))")
-        connection.execute("INSERT INTO orders SELECT g, g FROM generate_series(1, 3) g")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2))")
+    sql.execute("INSERT INTO orders SELECT g, g FROM generate_series(1, 3) g")
+    return sql
 
 
 @pytest.fixture

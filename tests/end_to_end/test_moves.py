@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_testing.documented_role import documented
@@ -35,11 +34,10 @@ NEWEST = "SELECT pg_current_wal_insert_lsn()::text"
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, n int)")
-        connection.execute("INSERT INTO orders VALUES (1, 0)")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE orders (id int PRIMARY KEY, n int)")
+    sql.execute("INSERT INTO orders VALUES (1, 0)")
+    return sql
 
 
 @pytest.fixture

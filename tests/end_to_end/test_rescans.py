@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_testing.files import Row, delivered, later
 from cdc_testing.imports import ROOT
@@ -28,12 +27,11 @@ from cdc_core.store.saved_progress import SavedProgress
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        for name in ("items", "orders"):
-            connection.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int NOT NULL)")
-            connection.execute(f"INSERT INTO {name} SELECT g, 0 FROM generate_series(1, 500) g")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    for name in ("items", "orders"):
+        sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int NOT NULL)")
+        sql.execute(f"INSERT INTO {name} SELECT g, 0 FROM generate_series(1, 500) g")
+    return sql
 
 
 def feed_into(directory: Path, database: str, *tables: str, **options: Any) -> ResolvedChangefeed:

@@ -14,7 +14,7 @@ import pytest
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import read_topics
 from cdc_testing.local_engine import LocalEngine, resolved_feed
-from cdc_testing.postgres import clock
+from cdc_testing.postgres import Sql, clock
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core.cli.main import main
@@ -29,11 +29,10 @@ def ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def items(database: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id bigint, region text, note text, PRIMARY KEY (region, id))")
-        connection.execute("INSERT INTO items SELECT n, 'eu', 'secret-' || n FROM generate_series(1, 50) n")
-        yield connection
+def items(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE items (id bigint, region text, note text, PRIMARY KEY (region, id))")
+    sql.execute("INSERT INTO items SELECT n, 'eu', 'secret-' || n FROM generate_series(1, 50) n")
+    return sql
 
 
 @contextmanager

@@ -35,11 +35,10 @@ LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_re
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2), h jsonb)")
-        connection.execute("""INSERT INTO orders VALUES (1, 9.90, '{"who": "me"}'), (2, NULL, NULL), (3, 1, NULL)""")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2), h jsonb)")
+    sql.execute("""INSERT INTO orders VALUES (1, 9.90, '{"who": "me"}'), (2, NULL, NULL), (3, 1, NULL)""")
+    return sql
 
 
 def previewed(

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.reader import SimulatedReader
@@ -38,11 +37,10 @@ ONLY = {"initial_scan": "only"}
 
 
 @pytest.fixture
-def sql(database: str) -> Iterator[Sql]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-        connection.execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 3) g")
-        yield connection
+def sql(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    sql.execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 3) g")
+    return sql
 
 
 def left(sql: Sql) -> list[str]:
