@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -18,128 +18,59 @@ SHOP = "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=AAAA;Endpoint
 PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_tenant_id": "t"}
 
 
-@pytest.mark.parametrize(
-    ("uri", "options", "sentence"),
-    [
-        (
-            "s3://bucket/x",
-            {"auth": "specified"},
-            "sink 's3://bucket/x' has AUTH=specified but no credentials. Set AWS_ACCESS_KEY_ID and"
-            " AWS_SECRET_ACCESS_KEY, or use AUTH=implicit",
-        ),
-        (
-            "s3://bucket/x",
-            {"aws_access_key_id": "id"},
-            "sink 's3://bucket/x' has incomplete credentials. Set AWS_SECRET_ACCESS_KEY as well, or remove"
-            " AWS_ACCESS_KEY_ID and use AUTH=implicit",
-        ),
-        (
-            "s3://bucket/x",
-            {"auth": "implicit", **S3_KEYS},
-            "sink 's3://bucket/x' has AUTH=implicit together with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Remove"
-            " them, or set AUTH=specified",
-        ),
-        (
-            "s3://bucket/x",
-            {"azure_account_name": "a"},
-            "sink 's3://bucket/x' cannot use AZURE_ACCOUNT_NAME, which is for Azure. Remove it",
-        ),
-        (
-            "gs://bucket/x",
-            {"aws_region": "eu-west-1", "s3_storage_class": "GLACIER"},
-            "sink 'gs://bucket/x' cannot use AWS_REGION and S3_STORAGE_CLASS, which are for S3. Remove them",
-        ),
-        (
-            "gs://bucket/x",
-            {"auth": "specified"},
-            "sink 'gs://bucket/x' has AUTH=specified but no credentials. Set CREDENTIALS, or use AUTH=implicit",
-        ),
-        (
-            "gs://bucket/x",
-            {"credentials": "hunter2"},
-            "CREDENTIALS is neither the JSON of a key file nor base64 of it. Set it to the output of `base64 -w0 FILE`,"
-            " percent-encoded inside a URI",
-        ),
-        (
-            "gs://bucket/x",
-            {"credentials": base64.b64encode(b'{"type": "service_account", "private_key": "hunter2"}').decode()},
-            "CREDENTIALS is an incomplete key file of type service_account. Download the key again",
-        ),
-        (
-            "gs://bucket/x",
-            {"credentials": json.dumps({"type": "external_account", "token": "hunter2"})},
-            "CREDENTIALS must be the key file of a service account. For other kinds set AUTH=implicit, and"
-            " GOOGLE_APPLICATION_CREDENTIALS in the environment",
-        ),
-        (
-            "azure-blob://box/x",
-            {"azure_account_key": "aHVudGVyMg=="},
-            "sink 'azure-blob://box/x' has incomplete credentials. Set AZURE_ACCOUNT_NAME as well, or remove"
-            " AZURE_ACCOUNT_KEY and use AUTH=implicit",
-        ),
-        (
-            "azure-storage://box/x",
-            {"azure_account_name": "a", "azure_account_key": "hunter2 "},
-            "AZURE_ACCOUNT_KEY is not base64. Copy it from the Azure portal, and percent-encode it inside a URI",
-        ),
-        (
-            "azure://box/x",
-            {"azure_account_name": "a", "azure_account_key": "aHVudGVyMg==", **PRINCIPAL},
-            "sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_CLIENT_ID,"
-            " AZURE_CLIENT_SECRET and AZURE_TENANT_ID. Keep one of the two",
-        ),
-        (
-            "azure://box/x",
-            {"azure_account_name": "a", "azure_account_key": "aHVudGVyMg==", "azure_tenant_id": "t"},
-            "sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_TENANT_ID. Keep"
-            " one of the two",
-        ),
-        (
-            "azure://box/x",
-            {"azure_account_name": "a", **PRINCIPAL, "azure_tenant_id": "a tenant"},
-            "AZURE_TENANT_ID=a tenant is neither an ID nor a domain of a tenant. Copy it from the Azure portal",
-        ),
-        (
-            "azure://box/x",
-            {"auth": "specified", "azure_account_name": "a"},
-            "sink 'azure://box/x' has AUTH=specified but no credentials. Set AZURE_ACCOUNT_NAME and AZURE_ACCOUNT_KEY"
-            " or AZURE_ACCOUNT_NAME, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or use AUTH=implicit",
-        ),
-        (
-            "azure://box/x",
-            {},
-            "the storage account is not known. Set AZURE_ACCOUNT_NAME, or AZURE_STORAGE_ACCOUNT_NAME in the"
-            " environment",
-        ),
-        (
-            "s3://bucket/x",
-            {"auth": "specified", "aws_access_key_id": "id", "aws_secret_access_key": ""},
-            "sink 's3://bucket/x' has an empty value for AWS_SECRET_ACCESS_KEY. Give a value, or remove it",
-        ),
-        (
-            "file:///data/out",
-            {"aws_session_token": "hunter2"},
-            "sink 'file:///data/out' cannot use AWS_SESSION_TOKEN, which is for S3. Remove it",
-        ),
-        (
-            "memory://bucket/x",
-            {"auth": "implicit"},
-            "sink 'memory://bucket/x' does not use credentials. Remove AUTH",
-        ),
-        (
-            "s3://bucket/x",
-            {"s3_storage_class": "FROZEN"},
-            "sink 's3://bucket/x' has S3_STORAGE_CLASS=FROZEN, which S3 does not know. Choose one of STANDARD, ",
-        ),
-    ],
-)
+REFUSED = """\
+s3://bucket/x auth=specified
+    sink 's3://bucket/x' has AUTH=specified but no credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use AUTH=implicit
+s3://bucket/x aws_access_key_id=id
+    sink 's3://bucket/x' has incomplete credentials. Set AWS_SECRET_ACCESS_KEY as well, or remove AWS_ACCESS_KEY_ID and use AUTH=implicit
+s3://bucket/x auth=implicit aws_access_key_id=id aws_secret_access_key=hunter2
+    sink 's3://bucket/x' has AUTH=implicit together with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Remove them, or set AUTH=specified
+s3://bucket/x azure_account_name=a
+    sink 's3://bucket/x' cannot use AZURE_ACCOUNT_NAME, which is for Azure. Remove it
+gs://bucket/x aws_region=eu-west-1 s3_storage_class=GLACIER
+    sink 'gs://bucket/x' cannot use AWS_REGION and S3_STORAGE_CLASS, which are for S3. Remove them
+gs://bucket/x auth=specified
+    sink 'gs://bucket/x' has AUTH=specified but no credentials. Set CREDENTIALS, or use AUTH=implicit
+gs://bucket/x credentials=hunter2
+    CREDENTIALS is neither the JSON of a key file nor base64 of it. Set it to the output of `base64 -w0 FILE`, percent-encoded inside a URI
+gs://bucket/x credentials=eyJ0eXBlIjogInNlcnZpY2VfYWNjb3VudCIsICJwcml2YXRlX2tleSI6ICJodW50ZXIyIn0=
+    CREDENTIALS is an incomplete key file of type service_account. Download the key again
+gs://bucket/x 'credentials={"type": "external_account", "token": "hunter2"}'
+    CREDENTIALS must be the key file of a service account. For other kinds set AUTH=implicit, and GOOGLE_APPLICATION_CREDENTIALS in the environment
+azure-blob://box/x azure_account_key=aHVudGVyMg==
+    sink 'azure-blob://box/x' has incomplete credentials. Set AZURE_ACCOUNT_NAME as well, or remove AZURE_ACCOUNT_KEY and use AUTH=implicit
+azure-storage://box/x azure_account_name=a 'azure_account_key=hunter2 '
+    AZURE_ACCOUNT_KEY is not base64. Copy it from the Azure portal, and percent-encode it inside a URI
+azure://box/x azure_account_name=a azure_account_key=aHVudGVyMg== azure_client_id=c azure_client_secret=hunter2 azure_tenant_id=t
+    sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID. Keep one of the two
+azure://box/x azure_account_name=a azure_account_key=aHVudGVyMg== azure_tenant_id=t
+    sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_TENANT_ID. Keep one of the two
+azure://box/x azure_account_name=a azure_client_id=c azure_client_secret=hunter2 'azure_tenant_id=a tenant'
+    AZURE_TENANT_ID=a tenant is neither an ID nor a domain of a tenant. Copy it from the Azure portal
+azure://box/x auth=specified azure_account_name=a
+    sink 'azure://box/x' has AUTH=specified but no credentials. Set AZURE_ACCOUNT_NAME and AZURE_ACCOUNT_KEY or AZURE_ACCOUNT_NAME, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or use AUTH=implicit
+azure://box/x
+    the storage account is not known. Set AZURE_ACCOUNT_NAME, or AZURE_STORAGE_ACCOUNT_NAME in the environment
+s3://bucket/x auth=specified aws_access_key_id=id aws_secret_access_key=
+    sink 's3://bucket/x' has an empty value for AWS_SECRET_ACCESS_KEY. Give a value, or remove it
+file:///data/out aws_session_token=hunter2
+    sink 'file:///data/out' cannot use AWS_SESSION_TOKEN, which is for S3. Remove it
+memory://bucket/x auth=implicit
+    sink 'memory://bucket/x' does not use credentials. Remove AUTH
+s3://bucket/x s3_storage_class=FROZEN
+    sink 's3://bucket/x' has S3_STORAGE_CLASS=FROZEN, which S3 does not know. Choose one of STANDARD
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("given", "sentence"), re.findall(r"^(\S.*)\n    (.*)$", REFUSED, re.MULTILINE))
 def test_credentials_that_do_not_fit_are_refused(
-    cloud: CloudRig, uri: str, options: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+    cloud: CloudRig, given: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    uri, *options = shlex.split(given)
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(OptionError) as refused:
-        cloud.destination(options, uri=uri).check()
+        cloud.destination(dict(option.split("=", 1) for option in options), uri=uri).check()
     assert str(refused.value).startswith(sentence)
     assert "hunter2" not in str(refused.value)
 
