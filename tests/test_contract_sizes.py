@@ -10,16 +10,7 @@ from pathlib import Path
 import pytest
 
 import cdc_core
-from cdc_core import (
-    Destination,
-    Encoder,
-    Rangefeed,
-    ResolvedSink,
-    Sink,
-    SliceReader,
-    SourceHistory,
-    StepPlanner,
-)
+from cdc_core import Destination, Encoder, Rangefeed, ResolvedSink, Sink, SliceReader, SourceHistory, StepPlanner
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = (

@@ -27,17 +27,7 @@ from cdc_sink_template import plugin as template
 from confluent_kafka import Producer
 
 import cdc_core
-from cdc_core import (
-    Column,
-    ColumnType,
-    Envelope,
-    Kind,
-    SinkRegistration,
-    TableName,
-    TableSchema,
-    errors,
-    hookimpl,
-)
+from cdc_core import Column, ColumnType, Envelope, Kind, SinkRegistration, TableName, TableSchema, errors, hookimpl
 from cdc_core.cli.main import cdc
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import interpolate, with_absolute_files

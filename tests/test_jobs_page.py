@@ -47,11 +47,7 @@ def revert(store: ProgressStore, eu: NodeRecord) -> None:
     store.claims.settle("orders", eu, "reverted")
 
 
-NODE_DOES: dict[str, Callable[[ProgressStore, NodeRecord], None]] = {
-    "create": adopt,
-    "pause": settle,
-    "cancel": revert,
-}
+NODE_DOES: dict[str, Callable[[ProgressStore, NodeRecord], None]] = {"create": adopt, "pause": settle, "cancel": revert}
 """What the node does after a command."""
 
 

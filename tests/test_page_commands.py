@@ -210,7 +210,7 @@ SESSIONS = {
             "FILE [NAME] [--once] [--state DIR|URL] [--locality TIERS] [--metrics [HOST:PORT]] [--otlp]": "shop.toml"
             " orders --once --state .cdc --locality region=eu --metrics 127.0.0.1:$PORT --otlp --log-format json",
             "--store DIR|URL NAME [--once]": "--store .cdc orders --once",
-        },
+        }
     ),
     "postgres-slots.md": Session(
         replaced={

@@ -106,13 +106,7 @@ def test_a_key_can_be_shown_even_when_python_has_no_value_for_it(value: int, typ
 
 @pytest.mark.parametrize(
     ("bound", "row"),
-    [
-        (Timestamp(5), None),
-        (Timestamp(5, 1), 1),
-        (Timestamp(6), 1),
-        (Timestamp(6, 1), 0),
-        (Timestamp(9), 0),
-    ],
+    [(Timestamp(5), None), (Timestamp(5, 1), 1), (Timestamp(6), 1), (Timestamp(6, 1), 0), (Timestamp(9), 0)],
 )
 def test_the_first_row_below_a_bound_is_found(bound: Timestamp, row: int | None) -> None:
     assert rows([Timestamp(6), Timestamp(5), Timestamp(5, 3)]).row_below(bound) == row

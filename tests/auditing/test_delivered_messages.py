@@ -87,10 +87,7 @@ def test_a_mark_counts_when_every_partition_has_it() -> None:
 def test_rows_are_those_up_to_the_mark_without_marks_and_tombstones() -> None:
     full = '{"h": null, "id": 1, "n": 5, "v": "a"}'
     found = delivered((0, b"[1]", row(full, 5)), (0, None, mark(6)), (0, b"[1]", row("null", 7)), (0, b"[1]", None))
-    assert rows(found) == [
-        (1, 5, {"id": 1, "v": "a", "n": 5, "h": None}, None),
-        (3, 7, None, None),
-    ]
+    assert rows(found) == [(1, 5, {"id": 1, "v": "a", "n": 5, "h": None}, None), (3, 7, None, None)]
     assert len(rows(found, upto=5)) == 1
 
 

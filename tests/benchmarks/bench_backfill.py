@@ -20,7 +20,7 @@ from benchmarks.workload import TABLE, TRANSACTION_ROWS, changing, connect, crea
 _CHANGES_PER_S = 20_000
 _KEYS = 100_000
 _FIELDS = pa.schema(
-    [("after", pa.struct([("id", pa.int64()), ("created", pa.timestamp("us", "UTC"))])), ("updated", pa.string())],
+    [("after", pa.struct([("id", pa.int64()), ("created", pa.timestamp("us", "UTC"))])), ("updated", pa.string())]
 )
 
 

@@ -191,9 +191,7 @@ class _PlainLoop:
 def _sink(port: int, certificates: Certificates, *, rows_each: int) -> WebhookSink:
     flush = {"Messages": rows_each, "Frequency": "1s"} if rows_each > 1 else {}
     options = WebhookOptions(
-        webhook_sink_config={"Flush": flush},
-        parallel_requests=_PARALLEL,
-        ca_cert=_trust(certificates),
+        webhook_sink_config={"Flush": flush}, parallel_requests=_PARALLEL, ca_cert=_trust(certificates)
     )
     return WebhookSink(sink_context(f"webhook-https://localhost:{port}/hook", options, _encoder()))
 

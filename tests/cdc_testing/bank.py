@@ -122,12 +122,7 @@ class Faithful:
 
 
 def assert_faithful_kafka(
-    bootstrap_servers: str,
-    uri: str,
-    *,
-    prefix: str = "",
-    moving_keys: bool = False,
-    also: Sequence[Validator] = (),
+    bootstrap_servers: str, uri: str, *, prefix: str = "", moving_keys: bool = False, also: Sequence[Validator] = ()
 ) -> Faithful:
     """See that the topics (*prefix* before the tables' names) hold all that the bank did, and return how much.
 
@@ -141,12 +136,7 @@ def assert_faithful_kafka(
     partitions = [(topic.removeprefix(prefix), number) for topic, number in partitions_of(bootstrap_servers, topics)]
     messages = (message.stored for message in read_topics(bootstrap_servers, topics))
     return _assert_faithful(
-        messages,
-        uri,
-        partitions,
-        order=OrderValidator(moving_keys=moving_keys),
-        prefix=prefix,
-        also=also,
+        messages, uri, partitions, order=OrderValidator(moving_keys=moving_keys), prefix=prefix, also=also
     )
 
 

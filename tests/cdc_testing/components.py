@@ -94,9 +94,7 @@ def sink(name: str = "shelf", *, schemes: tuple[str, ...] = ("shelf",), **change
     return SinkRegistration(name=name, schemes=schemes, **(fields | changes))
 
 
-def plugin(
-    *registrations: Registration,
-) -> SimpleNamespace:
+def plugin(*registrations: Registration) -> SimpleNamespace:
     """Return an object with the hooks that register *registrations*."""
 
     @hookimpl

@@ -71,12 +71,7 @@ class GcsGate:
 
     def uri(self, path: str = "", *, bucket: str = BUCKET, **parameters: str) -> str:
         """Return the sink's URI of *path*, with the account's credentials by default."""
-        given = {
-            "AUTH": "specified",
-            "CREDENTIALS": self.credentials(),
-            "GCS_ENDPOINT": self.endpoint,
-            **parameters,
-        }
+        given = {"AUTH": "specified", "CREDENTIALS": self.credentials(), "GCS_ENDPOINT": self.endpoint, **parameters}
         return f"gs://{bucket}/{path}?" + uri_query(given)
 
     def token_for(self, assertion: str) -> str | None:

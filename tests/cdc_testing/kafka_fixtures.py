@@ -21,10 +21,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import quote, urlsplit
 
 import pytest
-from cdc_sink_kafka.demo.servers import (
-    Certificates,
-    make_certificates,
-)
+from cdc_sink_kafka.demo.servers import Certificates, make_certificates
 from cdc_testing.shared_servers import KAFKA_PASSWORD, KAFKA_USER, SERVERS, SecuredKafka
 
 

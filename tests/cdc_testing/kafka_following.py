@@ -24,13 +24,7 @@ class Follower:
     is in a partition that existed when the mark was written.
     """
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        topics: Iterable[str],
-        *,
-        decoder: Decoder | None = None,
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, topics: Iterable[str], *, decoder: Decoder | None = None) -> None:
         self.rows = self.repeats = self.marks = 0
         self.resolved: dict[Place, Timestamp] = {}
         self.places: set[Place] = set()

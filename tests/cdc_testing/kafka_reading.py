@@ -38,10 +38,7 @@ class Message:
         return StoredMessage(topic=self.topic, partition=self.partition, key=self.key, value=self.value)
 
 
-def read_topics(
-    bootstrap_servers: str,
-    topics: Iterable[str],
-) -> list[Message]:
+def read_topics(bootstrap_servers: str, topics: Iterable[str]) -> list[Message]:
     """Return all messages that *topics* hold now, in the order in which one consumer of all partitions gets them.
 
     Within a partition that is the order of the log. Messages that are written in the meantime may be missing.

@@ -9,18 +9,7 @@ from typing import Any
 import pyarrow as pa
 from cdc_testing.kafka_reading import Message
 
-from cdc_core import (
-    Column,
-    ColumnType,
-    Encoder,
-    Kind,
-    MessageBatch,
-    Op,
-    RowBatch,
-    TableName,
-    TableSchema,
-    Timestamp,
-)
+from cdc_core import Column, ColumnType, Encoder, Kind, MessageBatch, Op, RowBatch, TableName, TableSchema, Timestamp
 
 TEXT = ColumnType(kind=Kind.STRING, source="text")
 JSON = ColumnType(kind=Kind.JSON, source="jsonb")

@@ -144,9 +144,7 @@ class LocalEngine:
         wrap_sink: Callable[[Sink], Sink] = lambda sink: sink,
     ) -> None:
         self._feed = dataclasses.replace(
-            feed,
-            rangefeed=wrapped(feed.rangefeed, reader=wrap_reader),
-            sink=wrapped(feed.sink, sink=wrap_sink),
+            feed, rangefeed=wrapped(feed.rangefeed, reader=wrap_reader), sink=wrapped(feed.sink, sink=wrap_sink)
         )
         self._directory = directory
         self.store = ProgressStore(store_url(directory))

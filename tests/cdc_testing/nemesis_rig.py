@@ -24,12 +24,7 @@ from cdc_testing.nemesis_script import Script, script_of
 Place = tuple[str, str]
 """A source and a sink."""
 
-PLACES: Sequence[Place] = (
-    ("simulated", "file"),
-    ("postgres", "kafka"),
-    ("simulated", "kafka"),
-    ("postgres", "file"),
-)
+PLACES: Sequence[Place] = (("simulated", "file"), ("postgres", "kafka"), ("simulated", "kafka"), ("postgres", "file"))
 
 
 @dataclass

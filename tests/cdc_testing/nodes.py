@@ -67,12 +67,7 @@ class NodeProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={
-                    **os.environ,
-                    "PYTHONUNBUFFERED": "1",
-                    "NODE_NAME": self.name,
-                    **self._path,
-                },
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "NODE_NAME": self.name, **self._path},
             )
         return self
 

@@ -20,16 +20,7 @@ from cdc_rangefeed_postgres.log_ahead import _Session as AheadSession
 from cdc_rangefeed_postgres.log_session import LogSession, Piece
 from cdc_rangefeed_postgres.planner import PostgresPlanner
 
-from cdc_core import (
-    RangefeedContext,
-    Rescan,
-    RetryableRangefeedError,
-    Slice,
-    StepLimit,
-    StepPlanner,
-    Timestamp,
-    Token,
-)
+from cdc_core import RangefeedContext, Rescan, RetryableRangefeedError, Slice, StepLimit, StepPlanner, Timestamp, Token
 
 Patch = Callable[[Any, str, Any], None]
 Pieces = Iterator[Any]

@@ -68,10 +68,7 @@ def slot_is_synchronized(standby: EmbeddedPostgres, slot: str) -> bool:
 
 def _settings(primary: EmbeddedPostgres) -> dict[str, str]:
     login = f"host=127.0.0.1 port={primary.port} user=postgres password={primary.password} dbname=postgres"
-    return {
-        "primary_conninfo": login,
-        "primary_slot_name": _SLOT,
-    }
+    return {"primary_conninfo": login, "primary_slot_name": _SLOT}
 
 
 def _copy(primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:

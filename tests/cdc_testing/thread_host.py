@@ -42,10 +42,7 @@ class ThreadHost:
     queries = False
 
     def __init__(
-        self,
-        *,
-        before_step: Callable[[], object] = lambda: None,
-        open_attempt: Callable[[str], Attempt] = open_attempt,
+        self, *, before_step: Callable[[], object] = lambda: None, open_attempt: Callable[[str], Attempt] = open_attempt
     ) -> None:
         self._before_step = before_step
         self._open_attempt = open_attempt

@@ -225,12 +225,7 @@ class TestAJob:
 
     @pytest.mark.parametrize("adopted", ["before", "meanwhile"])
     def test_that_runs_keeps_what_is_fixed_before_its_first_step_is_saved(
-        self,
-        store: ProgressStore,
-        feeds: Changefeeds,
-        tmp_path: Path,
-        adopted: str,
-        monkeypatch: pytest.MonkeyPatch,
+        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path, adopted: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         [one] = store.nodes.living()
         feeds.create(feeds.resolved(changefeed(tmp_path, "users", initial_scan="no")), owner="ann")
@@ -294,11 +289,7 @@ class TestARun:
         assert altered.tables == ("public.counter", "public.a", "${b")
         after = definition(store)
         assert after["tables"] == [*altered.tables]
-        assert after["written"] == {
-            **before["written"],
-            "tables": ["public.counter", "public.a", "$${b"],
-            "spark": {},
-        }
+        assert after["written"] == {**before["written"], "tables": ["public.counter", "public.a", "$${b"], "spark": {}}
         assert "hunter2" not in json.dumps(after)
         assert store.rescans.initial_scans("orders") == {"public.a": False, "${b": False}
         assert store.events.read("orders")[-1].message == "altered (ann): added public.a, ${b"
@@ -315,12 +306,7 @@ class TestARun:
 
     @pytest.mark.parametrize("told", ["running", "no table", "no place", "changes tables", "newer run", "not begun"])
     def test_stays_as_it_is_when_the_change_is_refused(
-        self,
-        store: ProgressStore,
-        feeds: Changefeeds,
-        tmp_path: Path,
-        told: str,
-        monkeypatch: pytest.MonkeyPatch,
+        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path, told: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         texts: Mapping[str, str] = {
             "running": "changefeed 'orders' is running from",

@@ -33,11 +33,7 @@ def feed(sink: str) -> ResolvedChangefeed:
         (S3, "s3://bucket/out/?AUTH=implicit", True),
         (S3, "s3://bucket/other?AUTH=implicit", False),
         (f"{AZURE}&AZURE_ACCOUNT_NAME=one", f"{AZURE}&AZURE_ACCOUNT_NAME=two", False),
-        (
-            f"{AZURE}&AZURE_ACCOUNT_NAME=one",
-            f"{AZURE}&AZURE_ACCOUNT_NAME=one&AZURE_ENVIRONMENT=AzureChinaCloud",
-            False,
-        ),
+        (f"{AZURE}&AZURE_ACCOUNT_NAME=one", f"{AZURE}&AZURE_ACCOUNT_NAME=one&AZURE_ENVIRONMENT=AzureChinaCloud", False),
         ("gs://b/out?GCS_ENDPOINT=http://one", "gs://b/out?GCS_ENDPOINT=http://two", False),
         ("file:///data/out", "file:///data/out/?file_size=1MB", True),
         ("kafka://a:9092,b:9092", "kafka://b:9092,a:9092", True),

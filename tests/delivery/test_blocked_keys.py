@@ -30,11 +30,7 @@ TYPES: dict[str, tuple[ColumnType, list[Any], list[str]]] = {
     ),
     "real": (ColumnType(kind=Kind.FLOAT, source="real", bits=32), [0.5, 0.25], ["[0.5]", "[0.25]"]),
     "numeric": (ColumnType(kind=Kind.DECIMAL, source="numeric"), ["1.0", "NaN"], ['["1.0"]', '["NaN"]']),
-    "text": (
-        ColumnType(kind=Kind.STRING, source="text"),
-        ['a"b', "", "é\n"],
-        ['["a\\"b"]', '[""]', '["é\\n"]'],
-    ),
+    "text": (ColumnType(kind=Kind.STRING, source="text"), ['a"b', "", "é\n"], ['["a\\"b"]', '[""]', '["é\\n"]']),
     "bytea": (ColumnType(kind=Kind.BYTES, source="bytea"), [b"\x00\xff", b""], ['["\\\\x00ff"]', '["\\\\x"]']),
     "uuid": (
         ColumnType(kind=Kind.UUID, source="uuid"),

@@ -47,11 +47,7 @@ def test_avro_keys_get_a_schema_of_their_own(
     topic_prefix: str,
 ) -> None:
     servers = kafka_broker.bootstrap_servers
-    options = {
-        "confluent_schema_registry": schema_registry.url,
-        "topic_prefix": topic_prefix,
-        "topic_partitions": 3,
-    }
+    options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix, "topic_partitions": 3}
     with Feed(tmp_path, database, ["items"], sink=f"kafka://{servers}", options=options, format_="avro") as feed:
         feed.once(kept_threads)
         change(sql)

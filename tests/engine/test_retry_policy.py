@@ -10,13 +10,7 @@ from cdc_testing.engine import counter_feed
 
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.retry_policy import RetryPolicy
-from cdc_core.errors import (
-    RestartError,
-    RetryableError,
-    RetryableRangefeedError,
-    RetryableSinkError,
-    TerminalError,
-)
+from cdc_core.errors import RestartError, RetryableError, RetryableRangefeedError, RetryableSinkError, TerminalError
 from cdc_core.options import Duration
 
 

@@ -43,11 +43,7 @@ class Cluster:
 
 @pytest.mark.parametrize(
     ("errors", "is_shared", "ends_with"),
-    [
-        ([JVM, JVM, REFUSED], True, REFUSED),
-        ([JVM], False, JVM),
-        ([NO_EXECUTOR], True, NO_EXECUTOR),
-    ],
+    [([JVM, JVM, REFUSED], True, REFUSED), ([JVM], False, JVM), ([NO_EXECUTOR], True, NO_EXECUTOR)],
 )
 def test_only_errors_of_its_own_end_the_preflight(
     errors: list[Exception], is_shared: bool, ends_with: Exception, tmp_path: Path

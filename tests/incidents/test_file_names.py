@@ -20,11 +20,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_files_of_spans_that_lag_sort_by_what_was_resolved_when_they_were_written(
-    db: SimulatedDatabase,
-    out: Path,
-    engine: Callable[..., LocalEngine],
-    faults: Callable[..., list[str]],
-    policy: str,
+    db: SimulatedDatabase, out: Path, engine: Callable[..., LocalEngine], faults: Callable[..., list[str]], policy: str
 ) -> None:
     """#154325, #139653: flushes between which not all spans had moved gave files names below what was resolved."""
     db.create_table("t")

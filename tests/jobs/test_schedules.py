@@ -284,12 +284,7 @@ def test_what_is_decided_keeps_the_rules(
     runs = [ScheduledRun(job=f"nightly-{number}", state=state) for number, state in enumerate(states)]
     next_run = None if ahead_s is None else now + ahead_s
     known = replace(
-        NIGHTLY,
-        cron=cron,
-        next_run=next_run,
-        runs=runs,
-        on_previous_running=previous,
-        on_execution_failure=failure,
+        NIGHTLY, cron=cron, next_run=next_run, runs=runs, on_previous_running=previous, on_execution_failure=failure
     )
     change = decide(now, known)
     failed = any(state in ("failed", "revert-failed") for state in states)

@@ -10,15 +10,7 @@ from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
 from cdc_core.engine import attempt, attempts, planner, step_machine
 
-PLACES = (
-    step_machine,
-    step_machine.StepMachine,
-    attempts,
-    planner.Planner,
-    planner.Rescans,
-    attempt,
-    attempt.Attempt,
-)
+PLACES = (step_machine, step_machine.StepMachine, attempts, planner.Planner, planner.Rescans, attempt, attempt.Attempt)
 """Modules and classes that bugs change."""
 MAX_SCRIPTS = 10
 

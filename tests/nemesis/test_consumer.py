@@ -61,10 +61,7 @@ def shelf() -> Shelf:
 @pytest.fixture
 def consumer(shelf: Shelf) -> NemesisConsumer:
     context = EncoderContext(
-        changefeed="t",
-        envelope=Envelope(updated=True, key_in_value=True),
-        options=JsonOptions(),
-        output="files",
+        changefeed="t", envelope=Envelope(updated=True, key_in_value=True), options=JsonOptions(), output="files"
     )
 
     def validators(all_arrived: bool) -> Sequence[Validator]:

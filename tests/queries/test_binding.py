@@ -34,10 +34,7 @@ def test_columns_are_passed_on_and_expressions_computed() -> None:
     assert query.raw == ("id", "status", "Mixed", "a`b")
     assert query.typed == ("status", "id")
     assert query.previous == ("status",)
-    assert [output.sql for output in query.computed] == [
-        "upper(`v0`.`typed`.`status`)",
-        "`v0`.`previous`.`status`",
-    ]
+    assert [output.sql for output in query.computed] == ["upper(`v0`.`typed`.`status`)", "`v0`.`previous`.`status`"]
     assert query.condition is not None
     assert query.condition.sql == "`v0`.`typed`.`id` > '3'"
 

@@ -223,11 +223,7 @@ def test_the_error_for_files_without_times_names_the_missing_option(shop: Shop) 
         ("kafka://localhost:9092", ConfigError, "sink 'kafka' keeps no history, so"),
         ("nosuch://x", UnknownPluginError, "nosuch"),
         ("file:///x?nosuch=1", OptionError, "sink 'cloudstorage' has no option 'nosuch'"),
-        (
-            "file:///x?file_size=1&FILE_SIZE=2",
-            OptionError,
-            r"ChangeReader\(.*\) sets 'file_size' twice",
-        ),
+        ("file:///x?file_size=1&FILE_SIZE=2", OptionError, r"ChangeReader\(.*\) sets 'file_size' twice"),
     ],
     ids=["empty", "no-history", "no-sink", "no-option", "twice"],
 )

@@ -52,10 +52,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT day < 'today' AS x FROM orders", "day < 'today': 'today' reads the clock"),
         ("SELECT id FROM orders WHERE at > ' Now UTC'", "at > ' Now UTC': 'now' reads the clock"),
         ("SELECT to_date('yesterday') AS x FROM orders", "to_date('yesterday'): 'yesterday' reads the clock"),
-        (
-            "SELECT day IN (concat('to', 'morrow')) AS x FROM orders",
-            "day IN (concat('to', 'morrow')): 'tomorrow'",
-        ),
+        ("SELECT day IN (concat('to', 'morrow')) AS x FROM orders", "day IN (concat('to', 'morrow')): 'tomorrow'"),
         ("SELECT day BETWEEN 'epoch' AND 'today' AS x FROM orders", "day BETWEEN 'epoch' AND 'today': 'today' reads"),
         ("SELECT id FROM orders WHERE NULL", "the condition does not match any rows"),
         ("SELECT uper(name) AS x FROM orders", "uper(name): there is no function 'uper'; did you mean 'upper'?"),

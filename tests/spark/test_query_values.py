@@ -24,8 +24,7 @@ def test_columns_that_are_passed_on_do_not_change_whatever_they_hold(session: Sp
     types["day"] = pa.int32()
     values = {"id": 0, **EVERYTHING}
     after = RowBatch.struct(
-        SCHEMA.after_type,
-        [pa.array([values[name]], types[name]).view(COLUMNS[name].arrow) for name in COLUMNS],
+        SCHEMA.after_type, [pa.array([values[name]], types[name]).view(COLUMNS[name].arrow) for name in COLUMNS]
     )
     mvcc = RowBatch.timestamps(pa.array([5], pa.int64()), pa.array([6], pa.int32()))
     given = rows([{}])

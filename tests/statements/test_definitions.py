@@ -125,8 +125,7 @@ def test_options_that_have_no_effect_without_a_sink_are_refused(option: str) -> 
 def test_paths_in_references_are_relative_to_the_place_of_the_statement(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hunter2\n")
     changefeed = made(
-        "CREATE CHANGEFEED FOR t INTO 'kafka://h:9092' WITH sasl_password = '${file:password}', sasl_enabled",
-        tmp_path,
+        "CREATE CHANGEFEED FOR t INTO 'kafka://h:9092' WITH sasl_password = '${file:password}', sasl_enabled", tmp_path
     )
     assert changefeed.options["sasl_password"] == "hunter2"
     assert changefeed.written is not None

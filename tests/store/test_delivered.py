@@ -75,11 +75,7 @@ def test_a_gap_does_not_reach_back_to_marks_that_were_given_before_it(store: Pro
         "orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None
     )  # died there once more
     store.progress.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "c"}])
-    assert [each.previous for each in assigned(store, "orders", epoch, Timestamp(40))] == [
-        Timestamp(10),
-        None,
-        None,
-    ]
+    assert [each.previous for each in assigned(store, "orders", epoch, Timestamp(40))] == [Timestamp(10), None, None]
 
 
 ELSEWHERE = DEFINITION | {"sink": "kafka://broker:9092"}

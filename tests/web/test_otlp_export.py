@@ -114,11 +114,7 @@ def test_the_variables_of_opentelemetry_rule_what_is_sent_and_how(
     resource = attributes_of(first.resource_metrics[0].resource)
     assert (
         resource.items()
-        >= {
-            "service.name": "shop",
-            "service.instance.id": "node-a",
-            "deployment.environment.name": "test",
-        }.items()
+        >= {"service.name": "shop", "service.instance.id": "node-a", "deployment.environment.name": "test"}.items()
     )
     assert {"Bearer%20s3cret-token", "Bearer s3cret-token", "s3cret-token"} <= otlp_secrets()
     assert "1" not in otlp_secrets()
@@ -126,11 +122,7 @@ def test_the_variables_of_opentelemetry_rule_what_is_sent_and_how(
 
 def test_only_headers_whose_names_look_secret_are_masked() -> None:
     headers = "X-Scope-OrgID=orders,api-key=s3cret-key,signoz-ingestion-key=k3y-of-signoz,Cookie=a=s3cret-cookie"
-    assert otlp_secrets({"OTEL_EXPORTER_OTLP_HEADERS": headers}) == {
-        "s3cret-key",
-        "k3y-of-signoz",
-        "a=s3cret-cookie",
-    }
+    assert otlp_secrets({"OTEL_EXPORTER_OTLP_HEADERS": headers}) == {"s3cret-key", "k3y-of-signoz", "a=s3cret-cookie"}
     for unparsable in ("s3cret", "=s3cret", "a:s3cret=="):
         assert unparsable in otlp_secrets({"OTEL_EXPORTER_OTLP_HEADERS": unparsable})
 

@@ -23,13 +23,7 @@ from cdc_testing.drawn_columns import COLUMNS, ITEMS, SPECIAL_DECIMALS, column, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_core import (
-    ColumnType,
-    EncoderContext,
-    Envelope,
-    Kind,
-    Timestamp,
-)
+from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Timestamp
 
 
 def oracle(type_: ColumnType, values: Iterable[Any], options: AvroOptions) -> list[bytes]:

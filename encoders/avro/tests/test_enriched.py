@@ -13,15 +13,7 @@ from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_testing.table_rows import Row, make_rows
 
-from cdc_core import (
-    EncoderContext,
-    Envelope,
-    Op,
-    OptionError,
-    RowBatch,
-    SourceFacts,
-    Timestamp,
-)
+from cdc_core import EncoderContext, Envelope, Op, OptionError, RowBatch, SourceFacts, Timestamp
 
 UPDATED = [Timestamp(1_701_102_296_662_969_433 + n, n) for n in range(4)]
 TS = 1_743_792_394_409_866_000
@@ -31,12 +23,7 @@ def context(*properties: str, **flags: bool) -> EncoderContext:
     envelope = Envelope(name="enriched", enriched_properties=properties, key_in_value=True, **flags)
     facts = SourceFacts(changefeed_sink="cloudstorage", job_id="shop", origin="postgresql")
     return EncoderContext(
-        changefeed="shop",
-        envelope=envelope,
-        options=AvroOptions(),
-        output="files",
-        source=facts,
-        clock=lambda: TS,
+        changefeed="shop", envelope=envelope, options=AvroOptions(), output="files", source=facts, clock=lambda: TS
     )
 
 
@@ -87,11 +74,7 @@ def test_the_source_names_the_table_and_holds_the_timestamps(history: RowBatch) 
     assert [record["source"] for record in records(history, context("source"))] == [facts] * 4
     assert [record["source"] for record in records(history, context("source", updated=True, mvcc_timestamp=True))] == [
         facts
-        | {
-            "mvcc_timestamp": str(UPDATED[0] if number == 3 else updated),
-            "ts_hlc": str(updated),
-            "ts_ns": updated.wall,
-        }
+        | {"mvcc_timestamp": str(UPDATED[0] if number == 3 else updated), "ts_hlc": str(updated), "ts_ns": updated.wall}
         for number, updated in enumerate(UPDATED)
     ]
 

@@ -19,16 +19,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro.read import SchemaResolutionError
 
-from cdc_core import (
-    ColumnType,
-    EncoderContext,
-    Envelope,
-    Kind,
-    Op,
-    RowBatch,
-    TerminalError,
-    Timestamp,
-)
+from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, TerminalError, Timestamp
 
 INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
 REAL = ColumnType(kind=Kind.FLOAT, source="real", bits=32)

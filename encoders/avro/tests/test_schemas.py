@@ -110,13 +110,12 @@ def test_escaped_names_are_accompanied_by_the_original() -> None:
     found = key_schema(schema, AvroOptions())
     assert (found["name"], found["sql_name"]) == ("my_u0020_table", "my table")
     assert found["fields"] == [
-        {"name": "gr_u00f6__u00df_e", **union("long", __crdb__='"größe" bigint NOT NULL', sql_name="größe")},
+        {"name": "gr_u00f6__u00df_e", **union("long", __crdb__='"größe" bigint NOT NULL', sql_name="größe")}
     ]
 
 
 @pytest.mark.parametrize(
-    ("labels", "written"),
-    [(("red", "green"), True), (("red", "light green"), False), (("", "a"), False), ((), False)],
+    ("labels", "written"), [(("red", "green"), True), (("red", "light green"), False), (("", "a"), False), ((), False)]
 )
 def test_an_enum_is_an_avro_enum_if_all_its_labels_are_names(labels: tuple[str, ...], *, written: bool) -> None:
     type_ = ColumnType(kind=Kind.ENUM, source="colour", labels=labels)

@@ -33,12 +33,7 @@ def history() -> RowBatch:
         Row(after={"id": 1, "größe": "g", "note": None}, updated=STAMP),
         Row(op=Op.UPDATE, after={"id": 1, "größe": None, "note": None}, updated=STAMP, unavailable=("größe",)),
         Row(op=Op.DELETE, key=(1,), updated=STAMP),
-        Row(
-            op=Op.UPDATE,
-            after={"id": 2, "größe": None, "note": None},
-            updated=STAMP,
-            unavailable=("größe", "note"),
-        ),
+        Row(op=Op.UPDATE, after={"id": 2, "größe": None, "note": None}, updated=STAMP, unavailable=("größe", "note")),
         Row(after={"id": 3, "größe": "g", "note": "n"}, updated=STAMP),
     ]
     return make_rows(TYPES, changes, primary_key=["id"])

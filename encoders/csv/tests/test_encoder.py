@@ -14,17 +14,7 @@ from cdc_encoder_csv.options import CsvOptions
 from cdc_encoder_csv.plugin import cdc_register_encoders
 from cdc_testing.table_rows import Row, make_rows
 
-from cdc_core import (
-    Changefeed,
-    ColumnType,
-    EncodeError,
-    EncoderContext,
-    Envelope,
-    Kind,
-    Op,
-    OptionError,
-    RowBatch,
-)
+from cdc_core import Changefeed, ColumnType, EncodeError, EncoderContext, Envelope, Kind, Op, OptionError, RowBatch
 from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
 
@@ -50,10 +40,7 @@ TEXTS = [
 
 def context(envelope: dict[str, Any] | None = None, **options: Any) -> EncoderContext:
     return EncoderContext(
-        changefeed="feed",
-        envelope=Envelope(**(envelope or {})),
-        options=CsvOptions(**options),
-        output="files",
+        changefeed="feed", envelope=Envelope(**(envelope or {})), options=CsvOptions(**options), output="files"
     )
 
 

@@ -8,17 +8,7 @@ from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_testing.table_rows import Row, make_rows
 
-from cdc_core import (
-    ColumnType,
-    ContractError,
-    EncoderContext,
-    Envelope,
-    Kind,
-    NewlineBody,
-    Op,
-    RowBatch,
-    Timestamp,
-)
+from cdc_core import ColumnType, ContractError, EncoderContext, Envelope, Kind, NewlineBody, Op, RowBatch, Timestamp
 
 FOO = {"a": INT8, "b": TEXT}
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)

@@ -6,16 +6,7 @@ from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_testing.table_rows import Row, make_rows
 
-from cdc_core import (
-    ConfigError,
-    ContractError,
-    EncoderContext,
-    Envelope,
-    NewlineBody,
-    Op,
-    RowBatch,
-    Timestamp,
-)
+from cdc_core import ConfigError, ContractError, EncoderContext, Envelope, NewlineBody, Op, RowBatch, Timestamp
 from cdc_core.envelope import ENVELOPES
 
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)

@@ -19,10 +19,7 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 
 from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, SourceFacts, Timestamp
 
-_POM = pom(
-    "connect-json",
-    f"org.apache.kafka:connect-json:{KAFKA_VERSION}",
-)
+_POM = pom("connect-json", f"org.apache.kafka:connect-json:{KAFKA_VERSION}")
 
 
 class ConnectConverter:

@@ -11,14 +11,7 @@ from cdc_testing.published_proto import delimited_messages, message
 from cdc_testing.table_rows import Row, make_rows
 from google.protobuf.json_format import MessageToDict
 
-from cdc_core import (
-    EncoderContext,
-    Envelope,
-    Op,
-    OptionError,
-    RowBatch,
-    Timestamp,
-)
+from cdc_core import EncoderContext, Envelope, Op, OptionError, RowBatch, Timestamp
 
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 A = {"a": {"int64Value": "1"}}

@@ -82,10 +82,7 @@ def test_a_destination_returns_in_other_files(tmp_path: Path) -> None:
     partitions = Partitions(tmp_path / "out", count=1, patience_s=1)
     partitions.append("t", 0, [LINE])
     before = partitions.path("t", 0).stat().st_ino
-    with (
-        DirectoryDisturbance(tmp_path / "out").broken(),
-        pytest.raises(RetryableSinkError, match="cannot use "),
-    ):
+    with DirectoryDisturbance(tmp_path / "out").broken(), pytest.raises(RetryableSinkError, match="cannot use "):
         partitions.append("t", 0, [LINE])
     assert partitions.path("t", 0).stat().st_ino != before
     assert list(partitions.read("t", 0)) == [LINE]

@@ -34,10 +34,7 @@ def test_a_transaction_shows_all_of_its_writes_at_one_timestamp_or_none(db: Simu
         txn.put("t", id=2, n=2)
         assert db.rows("t") == {1: {"id": 1, "n": 1, "note": "kept"}}
     committed = db.now
-    assert db.as_of(committed).rows("t") == {
-        1: {"id": 1, "n": 2, "note": "kept"},
-        2: {"id": 2, "n": 2, "note": None},
-    }
+    assert db.as_of(committed).rows("t") == {1: {"id": 1, "n": 2, "note": "kept"}, 2: {"id": 2, "n": 2, "note": None}}
     assert db.as_of(committed.prev()).rows("t") == {1: {"id": 1, "n": 1, "note": "kept"}}
 
 
@@ -96,9 +93,7 @@ def test_open_transactions_hold_back_the_resolved_timestamp_and_commit_above_it(
     assert db.put("t", id=2, n=1, node=1) > resolved(db, 2)
 
 
-def test_unresolved_intents_hold_back_their_range_although_readers_see_the_rows(
-    db: SimulatedDatabase,
-) -> None:
+def test_unresolved_intents_hold_back_their_range_although_readers_see_the_rows(db: SimulatedDatabase) -> None:
     db.split("t", at=10)
     txn = db.begin()
     txn.put("t", id=1, n=1)

@@ -11,11 +11,7 @@ from cdc_conformance.simulated.planner import SimulatedPlanner
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 from cdc_conformance.simulated.source import SimulatedOptions
 
-from cdc_core import (
-    ConfigError,
-    Op,
-    RangefeedContext,
-)
+from cdc_core import ConfigError, Op, RangefeedContext
 
 
 def test_ranges_lag_differently_and_hold_back_only_their_own_rows(db: SimulatedDatabase) -> None:
@@ -65,12 +61,7 @@ def test_an_initial_scan_with_a_cursor_is_as_of_the_cursor(db: SimulatedDatabase
     feed = Follower(db, "t", "later", cursor=str(at))
     feed.until(db.now)
     found = [(row.op, row.id, row.after and row.after["n"], row.updated == at) for row in feed.changes]
-    assert found == [
-        (Op.SCAN, 1, 1, True),
-        (Op.SCAN, 2, 2, True),
-        (Op.UPDATE, 1, 3, False),
-        (Op.INSERT, 5, 5, False),
-    ]
+    assert found == [(Op.SCAN, 1, 1, True), (Op.SCAN, 2, 2, True), (Op.UPDATE, 1, 3, False), (Op.INSERT, 5, 5, False)]
 
 
 def test_a_cursor_without_history_is_refused_before_anything_is_kept(db: SimulatedDatabase) -> None:

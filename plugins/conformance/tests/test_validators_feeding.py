@@ -110,10 +110,7 @@ def test_a_topic_in_the_value_without_the_prefix_is_found() -> None:
     [
         (StoredMessage(topic="x_t", partition=0, key=b"[1]", value=None), "has no 'updated'"),
         (StoredMessage(topic="x_t", partition=0, value=b'{"after": null, "updated": "1.0000000000"}'), "has no key"),
-        (
-            StoredMessage(topic=None, value=b'{"after": null}'),
-            "all topics: .* must be a resolved mark",
-        ),
+        (StoredMessage(topic=None, value=b'{"after": null}'), "all topics: .* must be a resolved mark"),
         (row(0, 1, 1, 1, topic="y_t"), "topic y_t partition 0: does not begin with the prefix x_"),
         (row(0, 1, 1, 1, topic="x_u"), r"topic x_u partition 0: no table .* has this topic; the topics are \['t'\]"),
     ],

@@ -69,13 +69,7 @@ def test_uuids_are_canonical_text() -> None:
 
 def test_dates_and_their_infinities() -> None:
     days = _decode(1082, *(struct.pack(">i", day) for day in (0, -1, _INT32.max, _INT32.min)), None)
-    assert days.view(pa.int32()).to_pylist() == [
-        DATE_EPOCH_DAYS,
-        DATE_EPOCH_DAYS - 1,
-        _INT32.max,
-        _INT32.min,
-        None,
-    ]
+    assert days.view(pa.int32()).to_pylist() == [DATE_EPOCH_DAYS, DATE_EPOCH_DAYS - 1, _INT32.max, _INT32.min, None]
 
 
 @pytest.mark.parametrize("oid", [1114, 1184])

@@ -18,14 +18,7 @@ from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.feeding import caught_up, feed_of, started
 from cdc_testing.postgres import Sql
 
-from cdc_core import (
-    CdcError,
-    RangefeedContext,
-    RetryableRangefeedError,
-    StepLimit,
-    TerminalRangefeedError,
-    Timestamp,
-)
+from cdc_core import CdcError, RangefeedContext, RetryableRangefeedError, StepLimit, TerminalRangefeedError, Timestamp
 
 SECRET = "s3cr3t/& wörd%"
 LIMIT = StepLimit(rows=1000, bytes=1 << 20)

@@ -112,9 +112,6 @@ def test_before_version_18_no_generated_column_is_in_the_log(
         with caught_up(uri, "t", checked=True, diff=True, options={"virtual_columns": virtual_columns}) as feed:
             sql.execute("UPDATE t SET n = 2")
             feed.catch_up()
-            assert [change.after for change in feed.changes] == [
-                {"id": 1, "n": 1, **twice},
-                {"id": 1, "n": 2, **twice},
-            ]
+            assert [change.after for change in feed.changes] == [{"id": 1, "n": 1, **twice}, {"id": 1, "n": 2, **twice}]
             assert feed.changes[-1].before == {"id": 1, "n": 1, **twice}
         sql.execute("DROP TABLE t")

@@ -64,8 +64,7 @@ def test_with_short_rounds_neither_log_nor_snapshots_are_kept_for_long(database:
 
 
 @pytest.mark.parametrize(
-    "rewrite",
-    ["VACUUM FULL t", "CLUSTER t USING t_pkey", "ALTER TABLE t ALTER COLUMN n TYPE int"],
+    "rewrite", ["VACUUM FULL t", "CLUSTER t USING t_pkey", "ALTER TABLE t ALTER COLUMN n TYPE int"]
 )
 def test_the_scan_of_a_rewritten_table_starts_again(database: str, sql: Sql, rewrite: str) -> None:
     fill(sql, 3000)

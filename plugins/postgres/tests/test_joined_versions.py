@@ -164,10 +164,7 @@ def test_a_renamed_key_is_the_same_key_and_another_column_is_not() -> None:
         ("DELETE", 1, None)
     ]
     by_v = version_of(PgColumn("id", 23), PgColumn("v", 25, -1, True), number=2, key=["v"])
-    assert decoded(PLAIN, by_v, changes=changes) == [
-        ("INSERT", 1, (1, "1")),
-        ("DELETE", "1", None),
-    ]
+    assert decoded(PLAIN, by_v, changes=changes) == [("INSERT", 1, (1, "1")), ("DELETE", "1", None)]
 
 
 def test_transactions_on_both_sides_keep_their_own_rows() -> None:

@@ -6,16 +6,7 @@ import pyarrow as pa
 import pytest
 from cdc_rangefeed_postgres.keys import key_codes, key_forms
 from cdc_rangefeed_postgres.types import PgColumn
-from cdc_testing.decoding import (
-    RELATION,
-    US,
-    T,
-    decoder_of,
-    read,
-    rows_of,
-    transaction,
-    version_of,
-)
+from cdc_testing.decoding import RELATION, US, T, decoder_of, read, rows_of, transaction, version_of
 from cdc_testing.pgmessages import delete, insert, log, relation, update
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,10 +21,7 @@ from hypothesis import strategies as st
             [("UPDATE", 1, (1, "c"), (1, "a"))],
         ),
         ([insert(T, "1", "a"), delete(T, old=["1", "a"])], [("DELETE", 1, None, None)]),
-        (
-            [update(T, "1", "b", old=["1", "a"]), delete(T, old=["1", "b"])],
-            [("DELETE", 1, None, (1, "a"))],
-        ),
+        ([update(T, "1", "b", old=["1", "a"]), delete(T, old=["1", "b"])], [("DELETE", 1, None, (1, "a"))]),
         ([delete(T, old=["1", "a"]), insert(T, "1", "b")], [("UPDATE", 1, (1, "b"), (1, "a"))]),
         (
             [update(T, "2", "a", old=["1", "a"]), update(T, "1", "a", old=["2", "a"])],

@@ -30,11 +30,7 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         ("lock_timeout", "0", ": lock_timeout must be greater than zero"),
         ("scan_chunk_size", "0", ": scan_chunk_size must be greater than zero"),
         ("fetch_size", "1KB", ": fetch_size must be between 64KB and 64MB"),
-        (
-            "logical_decoding_work_mem",
-            "63KB",
-            ": logical_decoding_work_mem must be between 64KB and 2047GB",
-        ),
+        ("logical_decoding_work_mem", "63KB", ": logical_decoding_work_mem must be between 64KB and 2047GB"),
         (
             "slot_name",
             "Shop-slot",
@@ -58,11 +54,7 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
             "as region=eu-west-1,zone=a, with letters, digits and . _ -",
         ),
         ("publication_name", "x" * 64, ": publication_name must have 1 to 63 bytes"),
-        (
-            "scan_rounds",
-            "1s",
-            " has no option 'scan_rounds'; did you mean 'scan_round'?",
-        ),
+        ("scan_rounds", "1s", " has no option 'scan_rounds'; did you mean 'scan_round'?"),
     ],
 )
 def test_an_impossible_value_is_refused(name: str, value: Any, text: str) -> None:

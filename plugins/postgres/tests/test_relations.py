@@ -3,16 +3,7 @@ from __future__ import annotations
 import pytest
 from cdc_rangefeed_postgres.relations import relation_columns
 from cdc_rangefeed_postgres.types import PgColumn
-from cdc_testing.decoding import (
-    ID,
-    PLAIN,
-    RELATION,
-    T,
-    V,
-    decoder_of,
-    transaction,
-    version_of,
-)
+from cdc_testing.decoding import ID, PLAIN, RELATION, T, V, decoder_of, transaction, version_of
 from cdc_testing.pgmessages import insert, log, relation
 
 from cdc_core import RetryableRangefeedError

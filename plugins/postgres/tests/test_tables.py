@@ -118,10 +118,7 @@ def test_unusual_names_of_tables_and_columns(database: str, sql: Sql) -> None:
         feed.scan()
         sql.execute("""UPDATE "My ""Schema""."."Tä ble" SET "select" = 'b'""")
         feed.catch_up()
-        assert [change.after for change in feed.changes] == [
-            {"I d": 1, "select": "a"},
-            {"I d": 1, "select": "b"},
-        ]
+        assert [change.after for change in feed.changes] == [{"I d": 1, "select": "a"}, {"I d": 1, "select": "b"}]
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,7 @@ import pyarrow as pa
 import pytest
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import completed
-from cdc_testing.decoding import (
-    PLAIN,
-    RELATION,
-    T,
-    V,
-    decoder_of,
-    read,
-    rows_of,
-    transaction,
-    version_of,
-)
+from cdc_testing.decoding import PLAIN, RELATION, T, V, decoder_of, read, rows_of, transaction, version_of
 from cdc_testing.pgmessages import UNCHANGED, delete, insert, log, relation, update
 
 from cdc_core import RowBatch, TerminalRangefeedError

@@ -3,16 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cdc_testing.decoding import (
-    RELATION,
-    US,
-    WALL,
-    T,
-    decoder_of,
-    rows_of,
-    transaction,
-    updated_of,
-)
+from cdc_testing.decoding import RELATION, US, WALL, T, decoder_of, rows_of, transaction, updated_of
 from cdc_testing.pgmessages import begin, commit, insert, log, update
 
 from cdc_core import Timestamp

@@ -29,18 +29,12 @@ def test_options_may_be_text_as_in_a_uri() -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (
-            {"file_sise": "1MB"},
-            "sink 'cloudstorage' has no option 'file_sise'; did you mean 'file_size'?",
-        ),
+        ({"file_sise": "1MB"}, "sink 'cloudstorage' has no option 'file_sise'; did you mean 'file_size'?"),
         (
             {"partition_format": "weekly"},
             "sink 'cloudstorage': option 'partition_format' is 'weekly': must be one of daily, hourly, flat",
         ),
-        (
-            {"compression": "lz4"},
-            "sink 'cloudstorage': option 'compression' is 'lz4': must be one of none, gzip, zstd",
-        ),
+        ({"compression": "lz4"}, "sink 'cloudstorage': option 'compression' is 'lz4': must be one of none, gzip, zstd"),
         (
             {"aws_server_kms_id": "arn:aws:kms:key"},
             "sink 'cloudstorage': AWS_SERVER_KMS_ID requires AWS_SERVER_ENC_MODE=aws:kms",

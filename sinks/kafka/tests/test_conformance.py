@@ -33,12 +33,7 @@ class TestKafka(SinkConformance):
 
     @pytest.fixture
     def sink_options(self, topic_prefix: str) -> Mapping[str, Any]:
-        return {
-            "topic_prefix": topic_prefix,
-            "topic_partitions": 3,
-            "flush_timeout": "3s",
-            "buffer_size": "3MB",
-        }
+        return {"topic_prefix": topic_prefix, "topic_partitions": 3, "flush_timeout": "3s", "buffer_size": "3MB"}
 
     @pytest.fixture
     def disturbance(self, own_broker: KafkaBroker) -> ServerDisturbance:

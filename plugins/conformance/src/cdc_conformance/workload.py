@@ -117,14 +117,7 @@ class Workload:
     `rows` are wrong: use `begin`, `put`, `delete` and `fill` for other rows.
     """
 
-    def __init__(
-        self,
-        writer: SourceWriter,
-        tables: Sequence[str],
-        *,
-        seed: int,
-        keys: int = 5,
-    ) -> None:
+    def __init__(self, writer: SourceWriter, tables: Sequence[str], *, seed: int, keys: int = 5) -> None:
         self.writer = writer
         self.tables = tuple(tables)
         self.seed = seed

@@ -57,12 +57,7 @@ class Form:
 
 
 def resolved_changefeed(
-    registration: EncoderRegistration,
-    host: PluginHost,
-    *,
-    output: str,
-    envelope: Envelope,
-    options: Mapping[str, Any],
+    registration: EncoderRegistration, host: PluginHost, *, output: str, envelope: Envelope, options: Mapping[str, Any]
 ) -> ResolvedChangefeed:
     """Return a changefeed whose sink asks for *output*. Raises: ConfigError."""
     flags: dict[str, Any] = {name: True for name in ENVELOPE_OPTIONS if getattr(envelope, name)}

@@ -282,9 +282,7 @@ class Feed:
         """Run steps until everything that is committed now is resolved."""
         until = self.clock.now()
         self.steps_until(
-            lambda: self.resolved >= until,
-            what=f"the commits up to {until} are not resolved",
-            release=release,
+            lambda: self.resolved >= until, what=f"the commits up to {until} are not resolved", release=release
         )
 
     def next_plan(self) -> Plan:

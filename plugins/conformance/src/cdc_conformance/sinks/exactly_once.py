@@ -43,10 +43,7 @@ class Recording:
     def mark(self, timestamp: Timestamp, *, times: int = 1, gap: bool = False) -> None:
         """Record and emit a mark over everything that was saved. *gap*: rows were delivered without a record."""
         covered = Covered(
-            mark=timestamp,
-            previous=None if gap else self._previous,
-            latest=self._latest,
-            delivered=tuple(self._saved),
+            mark=timestamp, previous=None if gap else self._previous, latest=self._latest, delivered=tuple(self._saved)
         )
         self._rig.expect_mark(timestamp)
         for epoch in range(1, times + 1):
@@ -79,11 +76,7 @@ class Recording:
         return next((f"{row} arrived {count} times" for row, count in counts.items() if count > 1), "")
 
     def assert_read(
-        self,
-        *written: RowBatch,
-        after: str,
-        upto: Timestamp | None = None,
-        found: Sequence[RowBatch] | None = None,
+        self, *written: RowBatch, after: str, upto: Timestamp | None = None, found: Sequence[RowBatch] | None = None
     ) -> None:
         """Require that *found*, or what is read up to a mark, is exactly *written*. *after*: what has happened.
 

@@ -204,12 +204,7 @@ class SinkRig:
         sink.begin(self.slice_of(*batches, **place))
 
     def slice_of(
-        self,
-        *batches: RowBatch,
-        step: int = 0,
-        index: int = 0,
-        planned_by: int | None = None,
-        task_attempt: int = 0,
+        self, *batches: RowBatch, step: int = 0, index: int = 0, planned_by: int | None = None, task_attempt: int = 0
     ) -> SliceInfo:
         """Return the slice that starts with the earliest row of *batches*."""
         lower = min((row.updated for row in self.rows(*batches)), default=Timestamp(1))

@@ -188,11 +188,7 @@ class FingerprintValidator(_AtCuts):
     """
 
     def __init__(
-        self,
-        state_at: StateAt,
-        *,
-        endpoints: Collection[Endpoint] = ((None, None),),
-        start: State | None = None,
+        self, state_at: StateAt, *, endpoints: Collection[Endpoint] = ((None, None),), start: State | None = None
     ) -> None:
         known = {topic: dict(rows) for topic, rows in (start or {}).items()}
         super().__init__(Replay(frozenset(endpoints), known=start is not None, state=known), frozenset(Moment))

@@ -8,16 +8,7 @@ import dataclasses
 from cdc_conformance.reference.sink import Line, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import LateSink, WatchedSink, cut, sizes, value_bytes
-from cdc_core import (
-    EncodeError,
-    Flushed,
-    RefusedRowsError,
-    RowBatch,
-    RowError,
-    SliceInfo,
-    TerminalSinkError,
-    Timestamp,
-)
+from cdc_core import EncodeError, Flushed, RefusedRowsError, RowBatch, RowError, SliceInfo, TerminalSinkError, Timestamp
 
 
 @mistakes
