@@ -255,6 +255,18 @@ def test_a_refusal_of_the_user_or_the_path_may_be_repaired(
         assert refused.value.repairable
 
 
+def test_a_registry_in_mode_readonly_may_be_repaired(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+    proxy = registry_proxy()
+    proxy.odd = (422, b'{"error_code": 42205, "message": "Subject is in read-only mode"}')
+    with pytest.raises(TerminalError) as refused:
+        Registry.of(proxy.url, owner=OWNER).register(topic_prefix, schema_of("integer"), "JSON")
+    assert refused.value.repairable
+    assert str(refused.value) == (
+        f"schema registry {proxy.url} takes no new version of subject '{topic_prefix}': Subject is in read-only mode"
+        " (HTTP 422); set its mode to READWRITE"
+    )
+
+
 MEANINGS = {401: "repairable", 403: "repairable", 404: "repairable", 407: "repairable"}
 MEANINGS |= dict.fromkeys((408, 425, 429, *range(500, 600)), "outage")
 

@@ -14,6 +14,8 @@ from cdc_schema_registry.client import client_of
 
 NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL = 40401, 40402, 40403, 40408
 """Error codes of a registry for something that does not exist."""
+READ_ONLY = 42205
+"""The error code of a registry whose mode, or that of a subject, allows no new versions."""
 _BUSY = frozenset({408, 425, 429})
 _MAX_SHOWN = 100
 _UNTRUSTED = re.compile("CERTIFICATE_VERIFY_FAILED|_ALERT_(?!INTERNAL_ERROR)")
@@ -92,6 +94,11 @@ def translated(address: RegistryAddress, about: str, error: Exception, *, checki
         return refused(
             f"schema registry {address} {what}: {error}; '{_OPTION}' must include the path of its "
             "Confluent-compatible API",
+            repairable=True,
+        )
+    if error.code == READ_ONLY:
+        return refused(
+            f"schema registry {address} takes no new version of {about}: {error}; set its mode to READWRITE",
             repairable=True,
         )
     if error.status in _BUSY or error.status >= 500:

@@ -19,6 +19,7 @@ from cdc_schema_registry.calls import (
     NO_SCHEMA,
     NO_SUBJECT,
     NO_VERSION,
+    READ_ONLY,
     RefusedError,
     get,
     in_subject,
@@ -261,7 +262,7 @@ class Registry:
                 text = f"schema registry {self} did not register a version of subject '{subject}': {error}"
                 return ConfigError(text, repairable=True) if checking else RetryableError(text)
             return refused(self._incompatible(subject, schema, reason))
-        if isinstance(error, RefusedError) and error.status == _INVALID:
+        if isinstance(error, RefusedError) and error.status == _INVALID and error.code != READ_ONLY:
             return refused(
                 f"schema registry {self} rejected the schema of subject '{subject}' as invalid: {error}; the schema is "
                 f"{schema}"
