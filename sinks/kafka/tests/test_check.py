@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
 from cdc_testing.shared_servers import SecuredKafka
 
-from cdc_core import ConfigError, TerminalSinkError, Timestamp
+from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError, Timestamp
 
 _LIMIT_S = 120.0
 
@@ -31,7 +32,7 @@ def complaint(
             kafka.at(address).destination(options, **changes).check()
         assert time.monotonic() - started < _LIMIT_S
         text = str(refused.value)
-        assert refused.value.repairable is ("cannot connect" in text)
+        assert refused.value.repairable is ("cannot connect" in text or "only 1 broker" in text)
         out, err = capfd.readouterr()
         assert out + err == ""
         for secret in (KAFKA_PASSWORD, "wrong-password"):
@@ -67,6 +68,25 @@ def test_one_of_several_hosts_may_have_no_address(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         text = complaint(f"127.0.0.1:{silent.getsockname()[1]},nohost.invalid:9092", {})
     assert text.endswith("check the address and tls_enabled, and whether the brokers are running")
+
+
+def test_topics_that_cannot_be_created_for_now_are_created_by_another_attempt(
+    kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_sink_kafka.admin._LIMIT_S", 1.0)
+    with pytest.raises(
+        RetryableSinkError, match=r"cannot be looked up: .*: Connect to .* Connection refused"
+    ) as failed:
+        kafka.at("127.0.0.1:9").destination().prepare()
+    assert failed.value.repairable
+
+
+@pytest.mark.slow
+def test_a_quota_for_new_topics_delays_no_start(own_broker: KafkaBroker, own_kafka: KafkaRig) -> None:
+    named = ("--entity-type", "clients", "--entity-name", "cdc-slowed")
+    own_broker.change_configs(*named, "--add-config", "controller_mutation_rate=0.5")
+    tables = tuple(table_name(f"t{number}") for number in range(20))
+    own_kafka.destination(changefeed="slowed", tables=tables).prepare()
 
 
 def test_a_missing_topic_when_none_are_created(kafka: KafkaRig, complaint: Callable[..., str]) -> None:

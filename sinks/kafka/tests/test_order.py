@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
-from cdc_sink_kafka.demo.servers import KafkaBroker
+from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster
 from cdc_sink_kafka.sink import KafkaSink
 from cdc_testing.kafka_rig import KafkaRig
-from cdc_testing.kafka_rows import rows, version
+from cdc_testing.kafka_rows import rows, table_name, version
+from cdc_testing.runs import eventually
 
-from cdc_core import RefusedRowsError, RetryableSinkError, RowBatch
+from cdc_core import RefusedRowsError, RetryableSinkError, RowBatch, Timestamp
 
 
 def test_nothing_after_a_refused_message_is_written(kafka: KafkaRig) -> None:
@@ -70,6 +71,41 @@ def test_a_flush_that_fails_leaves_a_prefix_and_every_later_call_gives_the_reaso
     walls = [version(message)[1] for message in own_kafka.received()]
     assert _first_seen_in_order(walls), walls
     assert set(walls) == set(range(1, 51))
+
+
+@pytest.mark.slow
+def test_a_partition_that_takes_no_messages_is_named(kafka: KafkaRig) -> None:
+    with KafkaCluster() as cluster:
+        rig = kafka.at(cluster.bootstrap_servers)
+        rig.create_topic(3, min_insync_replicas="1")
+        options = {"flush_timeout": "3s", "topic_partitions": "1", "topic_configs": {"min.insync.replicas": "3"}}
+        sink, marks = rig.sink(options), rig.resolved_sink(options, tables=(table_name("copied"),))
+        sink.emit(rows(range(20)))
+        sink.flush()
+        marks.emit_resolved(Timestamp(1))
+        broker = cluster.leader(rig.topic, 1)
+        assert broker is not None
+        broker.kill()
+        eventually("the loss of the leader", lambda: cluster.leader(rig.topic, 1) is None)
+        sink.emit(rows(range(20)))
+        waiting = r"^Kafka has acknowledged no message for 3 s; \d+ waiting: partition"
+        with pytest.raises(RetryableSinkError, match=rf"{waiting} 1 .* has no leader; start broker {broker.node_id}$"):
+            sink.flush()
+        needed = r"2 of 3 in-sync replicas that min\.insync\.replicas demands; start broker [123], [123], [123]$"
+        with pytest.raises(RetryableSinkError, match=f"{waiting} 0 .* has {needed}"):
+            marks.emit_resolved(Timestamp(2))
+
+
+@pytest.mark.slow
+def test_a_quota_that_demands_a_longer_wait_than_the_flush_timeout_fails_no_flush(
+    own_broker: KafkaBroker, own_kafka: KafkaRig
+) -> None:
+    named = ("--entity-type", "clients", "--entity-name", "throttled")
+    own_broker.change_configs(*named, "--add-config", "producer_byte_rate=20000")
+    sink = own_kafka.sink({"flush_timeout": "5s", "kafka_sink_config": {"ClientID": "throttled"}})
+    for _ in range(2):  # the second one waits for ten seconds
+        sink.emit(rows([1], texts=["x" * 400_000]))
+        assert sink.flush().messages == 1
 
 
 def test_keys_and_headers_fill_the_buffer_too(own_broker: KafkaBroker, own_kafka: KafkaRig) -> None:

@@ -140,6 +140,7 @@ def test_only_errors_about_a_topic_end_a_changefeed_that_writes_marks(
         ("INVALID_REPLICATION_FACTOR", "cannot be created with these topic_partitions, topic_replication_factor"),
         ("INVALID_CONFIG", "cannot be created with these topic_partitions, topic_replication_factor"),
         ("REQUEST_TIMED_OUT", "sink 'kafka' cannot be checked"),
+        ("BROKER_NOT_AVAILABLE", "sink 'kafka' cannot be checked"),
     ],
 )
 @pytest.mark.parametrize("create", ["explicit", "auto", "off"])
@@ -218,6 +219,11 @@ def test_a_topic_for_all_tables_has_no_meaning_beside_a_query_that_gives_topics(
     destination = kafka.destination({"topic_name": "all"}, **ROUTED)
     with pytest.raises(ConfigError, match="option 'topic_name' has no effect, because the query gives each row"):
         destination.check()
+
+
+def test_a_prefix_that_no_topic_can_have_is_refused_at_the_start(unreached: KafkaRig) -> None:
+    with pytest.raises(ConfigError, match=r"every topic with topic_prefix 'shop/' has a name that Kafka does not"):
+        unreached.destination({"topic_prefix": "shop/"}, **ROUTED).check()
 
 
 def test_one_connection_serves_every_new_topic(sink: KafkaSink) -> None:

@@ -28,7 +28,7 @@ NO_ID = str(Uuid(0, 0))
 _LIMIT_S = 10.0
 _CHECK_LIMIT_S = 5.0
 _CREATE_LIMIT_S = 30.0
-_ID_LIMIT_S = 2.0
+_QUICK_S = 2.0
 _ASK_S = 0.5
 _HOPELESS = {
     KafkaError._AUTHENTICATION: "check the sasl options",
@@ -43,8 +43,10 @@ _ABOUT_THE_NAME = {
     KafkaError.POLICY_VIOLATION: "is refused by the brokers' policy",
 }
 """The only errors that say something of one topic. Every other one may pass, and is no reason to refuse a row."""
+_ABOUT_THE_OPTIONS = (KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_REPLICATION_FACTOR)
+_FINAL = (KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS)
+"""What only the user's definition can change. Too few brokers for the replicas may be more brokers later."""
 _MAY_WRITE = (AclOperation.ALL, AclOperation.WRITE)
-_RETRYABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
 
 
 class Administrator:
@@ -93,13 +95,16 @@ class Administrator:
         if self._options.create_kafka_topics != "explicit":
             return
         error = self._creation_errors([topic], validate_only=True).get(topic)
-        if error is not None and error.code() in _RETRYABLE:
-            raise ConfigError(f"sink 'kafka' cannot be checked: {plain(error.str())}", repairable=True)
-        if error is not None and error.code() not in _ABOUT_THE_NAME:
-            raise ConfigError(
-                "sink 'kafka': topics cannot be created with these topic_partitions, topic_replication_factor and"
-                f" topic_configs: {plain(error.str())}; change them"
-            )
+        if error is None or error.code() in _ABOUT_THE_NAME:
+            return
+        if error.code() not in _ABOUT_THE_OPTIONS:
+            text = self._unanswered(plain(error.str()))
+            raise ConfigError(f"sink 'kafka' cannot be checked: {text}", repairable=True)
+        raise ConfigError(
+            "sink 'kafka': topics cannot be created with these topic_partitions, topic_replication_factor and"
+            f" topic_configs: {plain(error.str())}; change them",
+            repairable=error.code() not in _FINAL,
+        )
 
     def prepare(self, topics: Sequence[str]) -> None:
         """Create missing topics if the options say so.
@@ -112,6 +117,7 @@ class Administrator:
         if not missing:
             return
         self._create(missing, validate_only=False)
+        self.close()  # a quota for new topics delays what this connection asks next
         self._await_listed(topics)
 
     def admit(self, topic: str) -> str | None:
@@ -139,16 +145,25 @@ class Administrator:
 
     def limits(self, topics: Sequence[str]) -> dict[str, int | None]:
         """Return `max.message.bytes` of each topic, None if it cannot be read."""
-        found: dict[str, int | None] = dict.fromkeys(topics)
-        if not topics:
-            return found
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        for resource, future in self._admin.describe_configs(resources, request_timeout=_LIMIT_S).items():
-            try:
-                found[resource.name] = int(future.result()["max.message.bytes"].value)
-            except (KafkaException, KeyError, TypeError, ValueError):
-                continue
-        return found
+        return self._settings(topics, "max.message.bytes", limit_s=_LIMIT_S)
+
+    def obstacle(self, topics: Sequence[str]) -> str:
+        """Return which partition of *topics* takes no messages now, and why; nothing if the brokers do not say."""
+        found = self._describe(topics, limit_s=_QUICK_S)
+        known = {topic: about for topic, about in found.items() if not isinstance(about, KafkaError)}
+        least = self._settings(list(known), "min.insync.replicas", limit_s=_QUICK_S)
+        for topic, about in known.items():
+            needed = least[topic] or 0
+            for partition in about.partitions:
+                what, in_sync = f"partition {partition.id} of topic '{topic}' has", len(partition.isr)
+                brokers = ", ".join(str(node.id) for node in partition.replicas)
+                if partition.leader is None or partition.leader.id < 0:
+                    return f"{what} no leader; start broker {brokers}"
+                if in_sync < needed:
+                    enough = len(partition.replicas) >= needed
+                    remedy = f"start broker {brokers}" if enough else "add replicas, or lower that setting"
+                    return f"{what} {in_sync} of {needed} in-sync replicas that min.insync.replicas demands; {remedy}"
+        return ""
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str | None]:
         """Return the id of each of *topics*, None for one that does not exist. Leaves out what Kafka cannot tell now.
@@ -157,13 +172,27 @@ class Administrator:
         """
         return {
             topic: None if isinstance(found, KafkaError) else str(found.topic_id)
-            for topic, found in self._describe(topics, limit_s=_ID_LIMIT_S).items()
+            for topic, found in self._describe(topics, limit_s=_QUICK_S).items()
             if not isinstance(found, KafkaError) or found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         }
 
     def close(self) -> None:
         """Release the connection."""
-        close_in_background(self._clients)
+        clients, self._clients = self._clients, []
+        close_in_background(clients)
+
+    def _settings(self, topics: Sequence[str], name: str, *, limit_s: float) -> dict[str, int | None]:
+        """Return the number that the setting *name* of each topic is, None if it cannot be read."""
+        found: dict[str, int | None] = dict.fromkeys(topics)
+        if not topics:
+            return found
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        for resource, future in self._admin.describe_configs(resources, request_timeout=limit_s).items():
+            try:
+                found[resource.name] = int(future.result()[name].value)
+            except (KafkaException, KeyError, TypeError, ValueError):
+                continue
+        return found
 
     @property
     def _admin(self) -> AdminClient:
@@ -269,12 +298,10 @@ class Administrator:
 
     def _refusal(self, error: KafkaError, what: str) -> CdcError:
         text, code = f"{what}: {plain(error.str())}", error.code()
-        refused = code in _ABOUT_THE_NAME and code != KafkaError.TOPIC_EXCEPTION
-        if self._running:
-            return TerminalSinkError(text, repairable=refused) if code in _ABOUT_THE_NAME else self._unanswered(text)
-        if code in _RETRYABLE:
-            return RetryableSinkError(text, repairable=True)
-        return ConfigError(text, repairable=refused)
+        refusal = TerminalSinkError if self._running else ConfigError
+        if code in _ABOUT_THE_NAME or (code in _ABOUT_THE_OPTIONS and not self._running):
+            return refusal(text, repairable=code not in _FINAL)
+        return self._unanswered(text)
 
     def _reason(self, error: KafkaError, topic: str) -> str:
         """Return why *topic* can never be written. Raises: as `admit` for an *error* that says nothing of it."""
@@ -284,7 +311,8 @@ class Administrator:
 
     def _unanswered(self, text: str) -> CdcError:
         self._admin.poll(0)
-        return self._log.failure(text)
+        error = self._log.failure(text)
+        return error if self._running else RetryableSinkError(str(error), repairable=True)
 
 
 def _error_of(future: Future[Any]) -> KafkaError | None:

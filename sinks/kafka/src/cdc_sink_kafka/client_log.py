@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, ThrottleEvent
 
 from cdc_core import RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.failures import refusal_remedy
@@ -36,10 +37,12 @@ class ClientLog:
         """Log errors at *level*. Use a low level if the error is also raised."""
         self._level = level
         self._troubles: dict[int, str] = {}
+        self.throttled_until = 0.0
+        """Until when, by the monotonic clock, a quota of the brokers lets the client wait."""
 
     def properties(self) -> dict[str, Any]:
         """Return the properties that make a client report here."""
-        return {"error_cb": self._on_error, "logger": _logger, "log_level": 5}
+        return {"error_cb": self._on_error, "throttle_cb": self._on_throttle, "logger": _logger, "log_level": 5}
 
     @property
     def codes(self) -> frozenset[int]:
@@ -63,6 +66,10 @@ class ClientLog:
     def forget(self) -> None:
         """Forget the errors: the connections work again."""
         self._troubles.clear()
+
+    def _on_throttle(self, event: ThrottleEvent) -> None:
+        log.info("Kafka: a quota of broker %s delays the next messages by %.1f s", event.broker_id, event.throttle_time)
+        self.throttled_until = max(self.throttled_until, time.monotonic() + event.throttle_time)
 
     def _on_error(self, error: KafkaError) -> None:
         text = plain(error.str())

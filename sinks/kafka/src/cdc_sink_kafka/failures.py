@@ -26,6 +26,10 @@ _REPAIRS = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or Write on the topic",
     KafkaError.POLICY_VIOLATION: "check the broker's policies",
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise the topic's message format",
+    KafkaError.INVALID_TIMESTAMP: (
+        "set the clock of this machine, or raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of "
+        "the topic"
+    ),
     KafkaError.SECURITY_DISABLED: "enable security on the broker",
     KafkaError.SASL_AUTHENTICATION_FAILED: _SASL,
     KafkaError._AUTHENTICATION: _SASL,
@@ -89,6 +93,11 @@ class Failure:
     def no_topic(self) -> bool:
         """Whether the topic, or a partition that it had, does not exist."""
         return self.code in _NO_TOPIC
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether brokers are connected, for all that is known, but acknowledge nothing."""
+        return self.code == KafkaError._TIMED_OUT
 
     @property
     def consequence(self) -> bool:

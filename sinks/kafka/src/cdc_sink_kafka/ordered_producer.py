@@ -39,7 +39,8 @@ class OrderedProducer:
         explain: Callable[[Failure], CdcError | None] | None = None,
         watch: Callable[[], None] | None = None,
     ) -> None:
-        """Take librdkafka's *properties*. A wait ends after *stall_s* seconds without an acknowledgement.
+        """Take librdkafka's *properties*. A wait ends after *stall_s* seconds without an acknowledgement, not
+        counting those that a quota demands.
 
         *explain* may return a better error for a failure than the general one. *watch* is called again and again while
         no message is acknowledged, and may raise a CdcError.
@@ -193,10 +194,11 @@ class OrderedProducer:
             if left < before:
                 since = time.monotonic()
                 self._log.forget()
-            elif time.monotonic() > since + self._stall_s:
-                self._fail(
-                    self._log.failure(f"Kafka has acknowledged no message for {self._stall_s:g} s; {left} waiting")
-                )
+            elif time.monotonic() > max(since, self._log.throttled_until) + self._stall_s:
+                self._guarded("purge")  # nothing more is written while the reason is looked up
+                what = f"Kafka has acknowledged no message for {self._stall_s:g} s; {left} waiting"
+                error, stall = self._log.failure(what), Failure(code=KafkaError._TIMED_OUT, reason=what)
+                self._fail(error if error.repairable else self._explain(stall) or error)
             elif self._watch is not None and time.monotonic() > since + _SLOW_S:
                 try:
                     self._watch()

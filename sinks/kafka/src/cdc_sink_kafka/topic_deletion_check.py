@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from cdc_core import ALL_AGAIN, RUN_AGAIN, CdcError, DestinationLostError
+from cdc_core import ALL_AGAIN, RUN_AGAIN, CdcError, DestinationLostError, RetryableSinkError
 from cdc_sink_kafka.admin import NO_ID, Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
@@ -65,13 +65,14 @@ class TopicDeletionCheck:
         self._next = time.monotonic() + _EVERY_S
 
     def explain(self, failure: Failure) -> CdcError | None:
-        """Return the error for a *failure* that comes from a topic that was deleted, None for any other."""
+        """Return the error for a *failure* that comes from a topic that was deleted or takes no messages, else None."""
         if failure.no_topic:
             try:
                 self.check(now=True)
             except DestinationLostError as error:
                 return error
-        return None
+        obstacle = self._connected().obstacle(self._names) if failure.timed_out else ""
+        return RetryableSinkError(f"{failure.reason}: {obstacle}") if obstacle else None
 
     def close(self) -> None:
         """Release the connection."""
@@ -79,13 +80,19 @@ class TopicDeletionCheck:
             self._administrator.close()
         self._administrator = None
 
-    def _missing(self) -> str | None:
-        """Return a topic that does not exist, if any. Raises: DestinationLostError for one that was created again."""
+    @property
+    def _names(self) -> list[str]:
+        return [*self._settings.topic_names, *sorted(self._added)]
+
+    def _connected(self) -> Administrator:
         if self._administrator is None:
             self._administrator = self._settings.administrator()
+        return self._administrator
+
+    def _missing(self) -> str | None:
+        """Return a topic that does not exist, if any. Raises: DestinationLostError for one that was created again."""
         missing = None
-        names = [*self._settings.topic_names, *sorted(self._added)]
-        for topic, found in self._administrator.topic_ids(names).items():
+        for topic, found in self._connected().topic_ids(self._names).items():
             if found is None:
                 if topic in self._ids or not self._may_be_missing:
                     missing = topic

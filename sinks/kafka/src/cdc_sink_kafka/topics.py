@@ -75,6 +75,9 @@ class Topics:
                 "sink 'kafka': option 'topic_name' has no effect, because the query gives each row a cdc_topic; remove"
                 " it"
             )
+        reason = self.refusal(self.routed("t"))
+        if reason is not None:
+            raise ConfigError(f"sink 'kafka': every topic with topic_prefix '{self._names.prefix}' {reason}; change it")
 
     def check(self, tables: Iterable[TableName]) -> None:
         """Return when Kafka accepts the topics of *tables*. Raises: ConfigError, also when two tables share a topic."""
