@@ -130,7 +130,7 @@ def test_a_step_that_broke_off_is_repeated_into_the_same_files(
     assert whole.items() > longer.items()
     assert len(lines(whole)) == len(set(lines(whole))) == 1000
     names = [parse_name(path) for path in whole]
-    assert {name.epoch for name in names if isinstance(name, DataFile)} == {1}
+    assert {name.epoch % 2**40 for name in names if isinstance(name, DataFile)} == {1}
     eventually("the later rows", lambda: engine.step() and len(lines(data_files(root))) == 1100)
     assert len(set(lines(data_files(root)))) == 1100
     assert engine.progress.counters["rows_repeated"] == 1000
