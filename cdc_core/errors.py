@@ -34,6 +34,7 @@ Every error can cross a process border: `to_wire` turns it into one line of text
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import re
 from typing import Any
@@ -200,8 +201,11 @@ _BY_NAME: dict[str, type[CdcError]] = {
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether *error* says that something is out of reach or busy, so that nothing but waiting helps."""
-    return error.outage if isinstance(error, RetryableError) else isinstance(error, ConnectionError | TimeoutError)
+    """Return whether *error* says that something is out of reach, busy or full, so that nothing but waiting helps."""
+    if isinstance(error, RetryableError):
+        return error.outage
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return is_full or isinstance(error, ConnectionError | TimeoutError)
 
 
 def to_wire(error: CdcError) -> str:

@@ -22,6 +22,7 @@ from cdc_core.errors import (
     TerminalError,
     UnknownPluginError,
     from_wire,
+    is_outage,
     to_wire,
 )
 
@@ -75,6 +76,12 @@ def test_errors_about_rows_are_no_reason_to_stop_or_to_retry() -> None:
     rows = {cls for cls in CLASSES if issubclass(cls, RowError)}
     assert rows == {RowError, EncodeError, RefusedRowsError}
     assert not any(issubclass(cls, TerminalError | RetryableError | ConfigError) for cls in rows)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ECONNRESET, errno.ETIMEDOUT])
+def test_a_full_disk_is_waited_for_as_an_outage_is(number: int) -> None:
+    assert is_outage(OSError(number, os.strerror(number)))
+    assert not is_outage(OSError(errno.EACCES, "denied"))
 
 
 def test_only_mistakes_of_the_user_exit_with_2() -> None:

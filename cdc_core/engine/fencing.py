@@ -35,15 +35,22 @@ class RunLock:
         self._file: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock and return True, or return False at once when another living process holds it."""
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Take the lock and return True, or return False at once when another living process holds it.
+
+        Raises: RetryableError when the file cannot be written, such as on a full disk.
+        """
+        file = -1
         try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return False
-        os.ftruncate(file, 0)
-        os.write(file, str(os.getpid()).encode())
+            os.ftruncate(file, 0)
+            os.write(file, str(os.getpid()).encode())
+        except OSError as error:
+            if file >= 0:
+                os.close(file)
+            if isinstance(error, BlockingIOError):
+                return False
+            raise RetryableError(f"lock '{self._path}' cannot be written: {error.strerror}") from error
         self._file = file
         return True
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from cdc_core.jobs.settings import NodeSettings
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore
 
+_REPEAT_S = 600.0
+"""How often a node that cannot join says so."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -41,10 +45,11 @@ class LastSessionFile:
         return str(session) if lock == self._lock and lock["boot"] else None
 
     def write(self, session: str) -> None:
-        """Keep *session*, that of this process."""
+        """Keep *session*, that of this process. If the disk is full, the next one waits until it has expired."""
         unfinished = self._path.with_suffix(".new")
-        unfinished.write_text(json.dumps({"session": session, "lock": self._lock}))
-        unfinished.rename(self._path)
+        with suppress(OSError):
+            unfinished.write_text(json.dumps({"session": session, "lock": self._lock}))
+            unfinished.rename(self._path)
 
 
 def _boot() -> str:
@@ -72,7 +77,7 @@ def join(
     node, but may be alive elsewhere, is waited for: it expires, or it is renewed. Raises: ConfigError when another node
     has the name.
     """
-    complained = False
+    complained_at = float("-inf")
     earlier: NodeRecord | None = None
     while not leaving():
         try:
@@ -94,9 +99,9 @@ def join(
                 log.info("node '%s' is waiting for the session of an earlier process to expire", settings.name)
                 earlier = other
         except RetryableError as error:
-            if not complained:
+            if time.monotonic() - complained_at >= _REPEAT_S:
                 log.warning("node '%s' cannot join: %s", settings.name, error)
-            complained = True
+                complained_at = time.monotonic()
         rest(settings.poll)
     return None
 

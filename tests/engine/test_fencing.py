@@ -66,6 +66,11 @@ def test_only_one_process_runs_a_changefeed_from_a_state_directory(tmp_path: Pat
         assert lock.holder == str(holder.pid)
 
 
+def test_a_lock_that_cannot_be_written_is_named_and_may_be_tried_again() -> None:
+    with RunLock(Path("/dev/full")) as lock, pytest.raises(RetryableError, match="lock '/dev/full' cannot be written"):
+        lock.acquire()
+
+
 def test_a_killed_driver_leaves_no_lock_behind(tmp_path: Path, hold: Hold) -> None:
     path = tmp_path / "t.lock"
     end(hold("run", path))
