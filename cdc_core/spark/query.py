@@ -24,6 +24,7 @@ from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.session_settings import is_local
 
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _TRACEBACK = re.compile(r"^( *)Traceback \(most recent call last\):$", re.MULTILINE)
 
 
@@ -107,6 +108,12 @@ class RunningQuery:
                 f"({text.splitlines()[0] if reason is None else reason.group(1)}); the step is repeated. If this "
                 "happens again, check the executors' logs: one may have run out of memory or disk, or others cannot "
                 "reach its spark.blockManager.port"
+            )
+        if (full := _FULL.search(text)) is not None:
+            return QueryHostError(
+                f"Spark cannot write its files: {full[0]}; free space where the state directory is, or where an"
+                f" executor's files are\n{text}",
+                outage=True,
             )
         if (raised := _raised_in(text)) is not None:
             return QueryHostError(f"a Python worker of Spark failed: {raised}\n{text}")

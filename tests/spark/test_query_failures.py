@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cdc_core.errors import is_outage
 from cdc_core.spark.query import RunningQuery
 
 _OF_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:\x20
@@ -21,9 +22,13 @@ PYTHONPATH was:
 """
 
 
-def _failure(text: str) -> str:
+def _failed(text: str) -> Exception:
     query: Any = SimpleNamespace(exception=lambda: ValueError(text))
-    return str(RunningQuery(query).failure())
+    return RunningQuery(query).failure()
+
+
+def _failure(text: str) -> str:
+    return str(_failed(text))
 
 
 def test_the_error_of_a_python_worker_is_in_the_first_line() -> None:
@@ -57,6 +62,13 @@ def test_the_error_of_a_python_worker_is_in_the_first_line() -> None:
 )
 def test_it_is_the_last_line_of_the_last_traceback(text: str, said: str) -> None:
     assert _failure(f"Job aborted:\n{text}").startswith(f"a Python worker of Spark failed: {said}\n")
+
+
+@pytest.mark.parametrize("reason", ["No space left on device", "Disk quota exceeded"])
+def test_a_full_disk_of_spark_is_an_outage(reason: str) -> None:
+    failure = _failed(f"java.io.IOException: {reason}\n\tat org.apache")
+    assert is_outage(failure)
+    assert str(failure).startswith(f"Spark cannot write its files: {reason}; free space where the state directory is,")
 
 
 def test_any_other_error_stays_as_spark_says_it() -> None:
