@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from cdc_conformance.rows import INT8, TEXT
@@ -28,7 +29,9 @@ from cdc_core import (
 PRICE = ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2)
 NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric")
 JSON = ColumnType(kind=Kind.JSON, source="jsonb")
+DOUBLE = ColumnType(kind=Kind.FLOAT, source="double precision", bits=64)
 INTS = ColumnType(kind=Kind.ARRAY, source="bigint[]", element=INT8)
+DOUBLES = ColumnType(kind=Kind.ARRAY, source="double precision[]", element=DOUBLE)
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 MVCC = Timestamp(1_701_102_290_000_000_000)
 SOURCE = SourceFacts(changefeed_sink="kafka", job_id="shop", origin="postgresql", source_node_locality="region=eu")
@@ -176,13 +179,24 @@ def test_values_of_any_form_are_texts_beside_a_schema() -> None:
     assert (decoded.key, decoded.after, decoded.op) == ((1,), after, Op.INSERT)
 
 
-def test_an_array_of_arrays_is_refused_beside_a_schema() -> None:
-    changes = [Row(after={"a": 1, "i": "[1]"}), Row(after={"a": 2, "i": "[[1]]"})]
-    rows = make_rows({"a": INT8, "i": INTS}, changes, primary_key=["a"])
-    with pytest.raises(EncodeError, match=r"array of arrays has no Kafka Connect schema") as refused:
+@pytest.mark.parametrize(
+    ("type_", "good", "bad", "reason"),
+    [
+        (INTS, "[1]", "[[1]]", "an array of arrays has no Kafka Connect schema"),
+        (DOUBLE, 1.5, float("-inf"), "would read NaN and infinities as 0"),
+        (NUMERIC, "1.50", "NaN", "would read NaN and infinities as 0"),
+        (DOUBLES, "[1, null]", '["Infinity"]', "would read NaN and infinities as 0"),
+    ],
+)
+def test_what_connect_would_read_as_zero_is_refused_beside_a_schema(
+    type_: ColumnType, good: Any, bad: Any, reason: str
+) -> None:
+    changes = [Row(after={"a": 1, "i": None}), Row(after={"a": 2, "i": good}), Row(after={"a": 3, "i": bad})]
+    rows = make_rows({"a": INT8, "i": type_}, changes, primary_key=["a"])
+    with pytest.raises(EncodeError, match=reason) as refused:
         JsonEncoder(context("schema")).encode(rows, topic="t")
-    assert refused.value.row == 1
-    assert '"i": [[1]]' in messages(rows)[1][1]
+    assert refused.value.row == 2
+    assert len(messages(rows)) == 3
 
 
 def test_the_schema_of_rows_that_lack_columns_has_a_field_for_their_names() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from cdc_column_texts import (
     NULL,
+    SPECIAL_DECIMALS,
     Ints,
     NoRepresentationError,
     Piece,
@@ -21,7 +22,7 @@ from cdc_column_texts import (
     quoted,
 )
 
-from cdc_core import METADATA_MEMBER, Column, Envelope, Kind, RowBatch, RowPlace, TableName, TableSchema
+from cdc_core import METADATA_MEMBER, Column, ColumnType, Envelope, Kind, RowBatch, RowPlace, TableName, TableSchema
 from cdc_encoder_json.connect_schema import written_type
 
 _METADATA_INDEX = -1
@@ -125,8 +126,8 @@ class RowTexts:
         """Return the JSON texts of one column. *places* are the rows that *array* has, None for all."""
         type_ = written_type(column.type) if self._envelope.has_schema else column.type
         try:
-            if self._envelope.has_schema and type_.kind is Kind.ARRAY:
-                _refuse_dimensions(array)
+            if self._envelope.has_schema:
+                _refuse_unreadable(array, type_)
             return json_pieces(array, type_, null_as_object=self._null_as_object)
         except NoRepresentationError as error:
             raise encode_error(error, rows, column, format_="JSON", places=places) from error
@@ -139,8 +140,24 @@ class RowTexts:
         return layout
 
 
-def _refuse_dimensions(array: pa.Array) -> None:
-    """Raise a NoRepresentationError for an array of arrays: Connect would read its items as zeros and nulls."""
-    row = pc.index(pc.starts_with(array, "[["), value=True).as_py()
-    if row >= 0:
-        raise NoRepresentationError(row, "an array of arrays has no Kafka Connect schema; remove 'schema'")
+def _refuse_unreadable(array: pa.Array, type_: ColumnType) -> None:
+    """Raise a NoRepresentationError for what Connect would read as zeros and nulls."""
+    refused = []
+    if type_.kind is Kind.ARRAY:
+        refused.append((pc.starts_with(array, "[["), "an array of arrays has no Kafka Connect schema"))
+    number = type_.element or type_
+    if number.kind in (Kind.FLOAT, Kind.DECIMAL):
+        special = _SPECIAL[type_.kind](array)
+        refused.append((special, "Kafka Connect would read NaN and infinities as 0"))
+    for found, reason in refused:
+        row = pc.index(found, value=True).as_py()
+        if row >= 0:
+            raise NoRepresentationError(row, f"{reason}; remove 'schema'")
+
+
+_SPECIAL: dict[Kind, Callable[[pa.Array], pa.BooleanArray]] = {
+    Kind.FLOAT: lambda array: pc.invert(pc.is_finite(array)),
+    Kind.DECIMAL: lambda array: pc.is_in(array, value_set=pa.array(SPECIAL_DECIMALS)),
+    Kind.ARRAY: lambda array: pc.match_substring(array, '"'),  # other numbers have no quotes
+}
+"""Where a column of numbers, or of arrays of them, has a NaN or an infinity."""
