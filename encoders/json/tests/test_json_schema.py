@@ -61,6 +61,7 @@ def test_a_value_that_the_encoder_never_writes_is_invalid(type_: ColumnType, wro
         (of(Kind.ARRAY, element=INT8), [[], [1, None], [[1, None], [2, 3]], [[["1"]]]]),
         (of(Kind.ARRAY, element=of(Kind.JSON)), [[1, "a", {}, [None]]]),
         (of(Kind.ARRAY), [[1, "a"]]),
+        (of(Kind.ARRAY, element=of(Kind.ARRAY, element=INT8)), [[], [None], [[1, None], [2, 3]]]),
         (of(Kind.DATE), ["-0043-03-15", "5874897-12-31", "-infinity"]),
         (of(Kind.DECIMAL), [1e300, "NaN", "-Infinity"]),
     ],

@@ -104,7 +104,8 @@ def _choices(type_: ColumnType) -> Sequence[_Schema] | None:
         return None
     if type_.kind is not Kind.ARRAY:
         return _CHOICES.get(type_.kind, (_TEXT,))
-    element = None if type_.element is None else _choices(type_.element)
+    inner = type_.element
+    element = None if inner is None or inner.kind is Kind.ARRAY else _choices(inner)
     if element is None:
         return ({"type": "array"},)
     # The inner arrays are further dimensions.
