@@ -16,7 +16,6 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.resolve import canonical_names
-from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import option_names, parse_options
 from cdc_core.store.job_tables import DatabaseNow
@@ -191,17 +190,6 @@ def scheduled(changefeed: Changefeed) -> Changefeed:
         options=_scan_only(changefeed.options),
         written=written and {**written, "options": _scan_only(written.get("options", {}))},
     )
-
-
-def scheduled_definition(feed: ResolvedChangefeed) -> dict[str, Any]:
-    """Return what the store keeps of *feed*. Raises: ConfigError when it holds a secret that is not a reference."""
-    definition = feed.definition()
-    if definition["literal_secrets"]:
-        raise ConfigError(
-            f"changefeed '{feed.name}' has a secret in plain text in {', '.join(definition['literal_secrets'])}, which"
-            " the store does not keep; write it as ${VARIABLE} or ${file:PATH}"
-        )
-    return definition
 
 
 def _scan_only(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any, get_args
 
 import click
 
-from cdc_core.changefeeds.scheduling import require_schedule_name, scheduled, scheduled_definition
+from cdc_core.changefeeds.scheduling import require_schedule_name, scheduled
 from cdc_core.cli.job_commands import changefeeds_at, job_store_option, require_owner, user_name
 from cdc_core.cli.located import find_changefeed, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.definition import require_references
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import moment
@@ -89,9 +90,10 @@ def new_schedule(
     require_schedule_name(name)
     owner = require_owner(user_name() if owner is None else owner)
     feed = resolved(session, scheduled(changefeed))
+    require_references(feed.stored, feed.name)
     return ScheduleRecord(
         name=name,
-        definition=scheduled_definition(feed),
+        definition=feed.definition(),
         locality=Locality.parse(feed.options.execution_locality or ""),
         owner=owner,
         **rules,

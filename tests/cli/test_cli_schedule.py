@@ -149,7 +149,7 @@ def test_a_name_leaves_place_for_the_time_of_a_run(file: Path, capsys: Capture) 
 def test_a_secret_in_plain_text_is_refused(file: Path, capsys: Capture) -> None:
     file.write_text(file.read_text().replace("${PASSWORD}", "opensesame"))
     text = refused(capsys, create(file))
-    assert "changefeed 'orders' has a secret in plain text in 'source', which the store does not keep" in text
+    assert "changefeed 'orders': 'source' has a secret in plain text, which the store does not keep" in text
     assert "opensesame" not in text
 
 
