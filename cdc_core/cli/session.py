@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import click
 from rich.console import Console
@@ -23,7 +23,6 @@ from cdc_core.telemetry.status import StatusLog, StatusView
 
 log = logging.getLogger(__name__)
 
-F = TypeVar("F", bound=Callable[..., Any])
 FILE = FileOrName(readable=False)
 """The argument FILE: a path, which the shell completes, or a name. Nothing is checked here."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
@@ -133,32 +132,25 @@ class _ConsoleHandler(logging.Handler):
             self.handleError(record)
 
 
-def debug_option(command: F) -> F:
-    """Give a command the option --debug."""
+def _kept_as(attribute: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return what keeps the value of an option as this attribute of the session."""
 
-    def remember(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    def keep(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
         session = context.find_object(CliSession)
         if session is not None and value:
-            session.debug = True
+            setattr(session, attribute, value)
 
-    return click.option(
-        "--debug", is_flag=True, expose_value=False, callback=remember, help="Show tracebacks and detailed logs."
-    )(command)
+    return keep
 
 
-def log_format_option(command: F) -> F:
-    """Give a command the option --log-format."""
-
-    def remember(context: click.Context, _parameter: click.Parameter, value: str) -> None:
-        session = context.find_object(CliSession)
-        if session is not None:
-            session.log_format = value
-
-    return click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        expose_value=False,
-        callback=remember,
-        help="How to write log lines to stderr: as text, or as JSON objects. Default: text.",
-    )(command)
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, callback=_kept_as("debug"), help="Show tracebacks and detailed logs."
+)
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    expose_value=False,
+    callback=_kept_as("log_format"),
+    help="How to write log lines to stderr: as text, or as JSON objects. Default: text.",
+)
