@@ -203,6 +203,11 @@ class RowBatch:
         return pa.StructArray.from_arrays(arrays, fields=list(type_), mask=mask)
 
 
+def fields_by_name(structs: pa.StructArray) -> dict[str, pa.Array]:
+    """Return the fields of `key`, `after` or `before`, null where a struct is null."""
+    return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+
+
 class _Parts:
     """A write-only file object that keeps the buffers it is given, without copying them."""
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cdc_core.config.changefeed import dead_letter_table
 from cdc_core.delivery.row_json import key_column, key_json, row_json
-from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch
+from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch, fields_by_name
 from cdc_core.schema import Column, ColumnType, Kind, TableSchema
 from cdc_core.timestamp import Timestamp
 from cdc_core.unavailable import unavailable_by_column
@@ -145,7 +145,7 @@ def _letter(changefeed: str, bad: BadRow) -> dict[str, Any]:
 def _large(row: RowBatch) -> set[str]:
     """Return the columns of which the image of *row* after or before the change has a very large value."""
     images = [row.column(name) for name in ("after", "before") if name in row.batch.schema.names]
-    values = [(field.name, array) for image in images for field, array in zip(image.type, image.flatten(), strict=True)]
+    values = [pair for image in images for pair in fields_by_name(image).items()]
     return {name for name, array in values if array.nbytes > _MAX_SHOWN_BYTES and name not in row.schema.primary_key}
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import divided
 from cdc_core.options import format_bytes
-from cdc_core.rows import RowBatch
+from cdc_core.rows import RowBatch, fields_by_name
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
 _KEPT_BYTES = 8192
@@ -72,12 +72,11 @@ def _invalid_texts(rows: RowBatch) -> dict[int, str]:
     for image in ("key", "after", "before"):
         if image not in rows.batch.schema.names:
             continue
-        structs = rows.column(image)
-        for field, values in zip(structs.type, structs.flatten(), strict=True):
-            if pa.types.is_string(field.type) and not _all_valid(values):
+        for name, values in fields_by_name(rows.column(image)).items():
+            if pa.types.is_string(values.type) and not _all_valid(values):
                 for index, value in enumerate(values.cast(pa.binary()).to_pylist()):
                     if value is not None and (reason := _reason(value)):
-                        found.setdefault(index, f"column {field.name}: {reason}")
+                        found.setdefault(index, f"column {name}: {reason}")
     return found
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.queries.query import EVENT_OP
 from cdc_core.restriction import Comparison
-from cdc_core.rows import Op, RowBatch
+from cdc_core.rows import Op, RowBatch, fields_by_name
 from cdc_core.schema import TableSchema
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
@@ -32,9 +32,9 @@ _EVENTS = pa.array([None, *("insert" if op is Op.SCAN else op.name.lower() for o
 def images(rows: RowBatch) -> dict[str, pa.Array]:
     """Return the columns of `after`, of a deleted row its key and nulls."""
     after = rows.column("after")
-    found = _by_name(after)
+    found = fields_by_name(after)
     if after.null_count:
-        for name, values in _by_name(rows.column("key")).items():
+        for name, values in fields_by_name(rows.column("key")).items():
             if name in found:
                 found[name] = pc.coalesce(found[name], values)
     return found
@@ -114,7 +114,3 @@ def _held(values: pa.Array, comparison: Comparison) -> pa.BooleanArray:
         return _OPERATORS[comparison.operator](values, pa.scalar(comparison.values[0], type_))
     found = pc.is_in(values.cast(type_), value_set=pa.array(comparison.values, type_))
     return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.bool_()))
-
-
-def _by_name(structs: pa.StructArray) -> dict[str, pa.Array]:
-    return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))

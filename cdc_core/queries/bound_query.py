@@ -15,7 +15,7 @@ import pyarrow as pa
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.masks import Mask
 from cdc_core.restriction import Comparison
-from cdc_core.rows import Op, RowBatch
+from cdc_core.rows import Op, RowBatch, fields_by_name
 from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
@@ -182,7 +182,7 @@ def delivered_rows(rows: RowBatch, query: BoundQuery, *, key: bytes) -> RowBatch
     masks = dict(query.masks)
 
     def masked(structs: pa.StructArray, type_: pa.StructType, nulls: pa.Array | None = None) -> pa.StructArray:
-        values = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+        values = fields_by_name(structs)
         for name in masks.keys() & values.keys():
             values[name] = masks[name].applied(values[name], rows.schema.column(name).type, key=key)
         return RowBatch.struct(type_, [values[field.name] for field in type_], nulls)

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from cdc_core.errors import ConfigError
 from cdc_core.readback.reader import ChangeReader
-from cdc_core.rows import Op, RowBatch
+from cdc_core.rows import Op, RowBatch, fields_by_name
 from cdc_core.schema import TableSchema
 from cdc_core.spark.column_types import cast, common_type, type_of
 from cdc_core.stored_history import StoredFile
@@ -204,10 +204,10 @@ def _columns(rows: RowBatch, target: pa.Schema, *, path: str) -> pa.RecordBatch:
             f" names them. For later rows, run ALTER TABLE {rows.schema.name} REPLICA IDENTITY FULL"
         )
     after, key = rows.column("after"), rows.column("key")
-    images = dict(zip((field.name for field in after.type), after.flatten(), strict=True))
+    images = fields_by_name(after)
     if after.null_count and not rows.schema.key:
-        for field, values in zip(key.type, key.flatten(), strict=True):
-            images[field.name] = pc.coalesce(images[field.name], values)
+        for name, values in fields_by_name(key).items():
+            images[name] = pc.coalesce(images[name], values)
     wall, logical = rows.column("updated").flatten()
     digits = pc.utf8_lpad(logical.cast(pa.string()), 10, "0")
     arrays = [_OPS.take(rows.column("op")), pc.binary_join_element_wise(wall.cast(pa.string()), digits, ".")]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_core.rows import fields_by_name
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
 _MAX_DIGITS = 38
@@ -124,7 +125,7 @@ _RARE = r"[\x00-\x08\x0b\x0c\x0e-\x1f]"
 
 def row_texts(rows: pa.StructArray, schema: TableSchema) -> pa.StringArray:
     """Return *rows*, with the columns of *schema*, as JSON objects on one line each; null where a row is null."""
-    values = dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
+    values = fields_by_name(rows)
     pieces: list[str | pa.Array] = []
     for column in sorted(schema.columns, key=lambda column: column.name):
         texts = _TEXTS.get(column.type.kind, _quoted)(values[column.name])

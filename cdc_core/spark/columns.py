@@ -39,7 +39,7 @@ from cdc_core.engine.refused_rows import refusal_for
 from cdc_core.errors import UnplannedSchemaError
 from cdc_core.queries.arrow_evaluation import candidates, given_rows, images
 from cdc_core.queries.bound_query import BoundQuery, delivered_rows, output_schema
-from cdc_core.rows import RowBatch
+from cdc_core.rows import RowBatch, fields_by_name
 from cdc_core.schema import ColumnType, Kind, TableName, TableSchema
 from cdc_core.spark.column_types import cast, row_texts, short_times
 from cdc_core.telemetry.stages import QUERY
@@ -199,7 +199,7 @@ def _version(rows: RowBatch, query: BoundQuery) -> pa.StructArray:
     before = rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
     if query.previous:
         wanted, nulls = type_.field("previous").type, before.is_null()
-        arrays.append(_typed(_by_name(before), rows.schema, query.previous, wanted, nulls))
+        arrays.append(_typed(fields_by_name(before), rows.schema, query.previous, wanted, nulls))
     if query.previous_row:
         arrays.append(row_texts(before, rows.schema))
     return RowBatch.struct(type_, arrays)
@@ -217,10 +217,6 @@ def _typed(
     times = (schema.column(name).type.kind is Kind.TIME for name in names)
     shown = [short_times(array) if is_time else array for array, is_time in zip(arrays, times, strict=True)]
     return RowBatch.struct(type_, shown, nulls)
-
-
-def _by_name(structs: pa.StructArray) -> dict[str, pa.Array]:
-    return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
 
 
 def _incomplete(rows: RowBatch, query: BoundQuery) -> dict[int, str]:

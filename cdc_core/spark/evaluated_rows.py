@@ -16,7 +16,7 @@ from cdc_core.engine.packing import BESIDE, PIECE_BYTES, PIECES, REFUSED, ROWS, 
 from cdc_core.errors import ContractError
 from cdc_core.queries.arrow_evaluation import given_rows
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
-from cdc_core.rows import RowBatch
+from cdc_core.rows import RowBatch, fields_by_name
 from cdc_core.schema import Column
 from cdc_core.spark.columns import FILLER, NO_PLAN
 from cdc_core.telemetry.stages import QUERY
@@ -141,10 +141,7 @@ def _of_version(plan: QueryPlan, version: int) -> QueryPlan:
 def _fields(changes: pa.RecordBatch, query: BoundQuery) -> dict[str, pa.Array]:
     """Return by name what Spark computed; nothing where the query only passes columns on."""
     name = f"o{query.number}"
-    if name not in changes.schema.names:
-        return {}
-    column = changes.column(name)
-    return dict(zip((field.name for field in column.type), column.flatten(), strict=True))
+    return fields_by_name(changes.column(name)) if name in changes.schema.names else {}
 
 
 def _failures(text: str, query: BoundQuery, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:

@@ -17,46 +17,15 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.java_gateway import JavaObject as JavaObject
+from py4j.protocol import Py4JError as Py4JError
+from py4j.protocol import Py4JJavaError as Py4JJavaError
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
-
-__all__ = [
-    "JavaObject",
-    "Py4JError",
-    "Py4JJavaError",
-    "active_context",
-    "analyzed",
-    "can_up_cast",
-    "column_of",
-    "connect",
-    "count_jobs",
-    "disconnect",
-    "executor_ids",
-    "expression_of",
-    "forget_secret",
-    "is_closed",
-    "is_connected",
-    "is_stopped",
-    "items",
-    "jvm_process",
-    "literal",
-    "make_active",
-    "mark_closed",
-    "optimized",
-    "run_daemon",
-    "silence_accumulators",
-    "spark_home",
-    "tried",
-    "tried_value",
-    "with_children",
-    "written_out",
-]
 
 _CONNECTING = Lock()
 
