@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.flat import flat_options
-from cdc_core.options import ByteSize, Duration, Moment, Position, Tiers, describe
+from cdc_core.options import describe
 
 CLASS = "cdc.Changefeed"
 """The one connector: a changefeed."""
@@ -109,11 +109,7 @@ def _keys(options: type, group: str) -> Iterator[ConfigKey]:
 
 def _type(hint: Any) -> str:
     hint = _inner(hint)
-    if hint in (Duration, ByteSize, Moment, Position, Tiers):
-        return "STRING"
-    if typing.get_origin(hint) is tuple:
-        return "LIST"
-    return _TYPES.get(hint, "STRING")
+    return "LIST" if typing.get_origin(hint) is tuple else _TYPES.get(hint, "STRING")
 
 
 def _choices(hint: Any) -> Sequence[str]:

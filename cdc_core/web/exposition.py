@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from cdc_core.telemetry.metrics import Metric, Sample, labels_of
+from cdc_core.telemetry.metrics import Sample, labels_of
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+_FAMILIES: Mapping[str, type[Family]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 def registry_of(collect: Callable[[], Iterable[Sample]]) -> CollectorRegistry:
@@ -32,18 +37,10 @@ class _SampleCollector(Collector):
             metric = sample.metric
             family = families.get(metric.name)
             if family is None:
-                family = families[metric.name] = _family(metric)
+                kind = _FAMILIES[metric.kind]
+                family = families[metric.name] = kind(metric.name, metric.help, labels=labels_of(metric))
             _add(family, sample)
         yield from families.values()
-
-
-def _family(metric: Metric) -> Family:
-    labels = labels_of(metric)
-    if metric.kind == "counter":
-        return CounterMetricFamily(metric.name, metric.help, labels=labels)
-    if metric.kind == "gauge":
-        return GaugeMetricFamily(metric.name, metric.help, labels=labels)
-    return HistogramMetricFamily(metric.name, metric.help, labels=labels)
 
 
 def _add(family: Family, sample: Sample) -> None:
