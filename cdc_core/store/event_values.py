@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cdc_core.store.values import moment_of
+from cdc_core.store.values import moment_of, record_of
 
 log = logging.getLogger(__name__)
 
@@ -93,17 +93,8 @@ def event_of(row: Any) -> Event:
     """Return a row of the events' table as a value."""
     at = moment_of(row.at)
     assert at is not None
-    return Event(
-        kind=row.kind,
-        at=at,
-        changefeed=row.name,
-        node=row.node,
-        message=row.message,
-        details=json.loads(row.details),
-        number=row.id,
-        times=row.times,
-        last_at=moment_of(row.last_at),
-    )
+    given = {"at": at, "last_at": moment_of(row.last_at), "details": json.loads(row.details)}
+    return record_of(Event, row, changefeed=row.name, number=row.id, **given)
 
 
 def log_event(event: Event) -> None:

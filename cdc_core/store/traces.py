@@ -14,7 +14,7 @@ from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.tables import TRACES
 from cdc_core.store.traced_change import TracedChange
-from cdc_core.store.values import dump
+from cdc_core.store.values import dump, record_of
 from cdc_core.store.verbs import BusyError
 
 MAX_TRACES = 10
@@ -119,15 +119,7 @@ class Traces(Aggregate):
         with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(TRACES).where(*recent).order_by(TRACES.c.id)).all()
         return [
-            TraceRecord(
-                number=row.id,
-                table=row.table_name,
-                key=row.key,
-                most=row.most,
-                expires=row.expires,
-                found=_changes(row.found),
-            )
-            for row in rows
+            record_of(TraceRecord, row, number=row.id, table=row.table_name, found=_changes(row.found)) for row in rows
         ]
 
     def end(self, number: int) -> None:
