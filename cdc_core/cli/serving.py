@@ -134,17 +134,15 @@ def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) 
     return 0
 
 
-def metrics_option(command: F) -> F:
-    """Give a command the option --metrics."""
-    return click.option(
-        "--metrics",
-        metavar="[HOST:PORT]",
-        is_flag=False,
-        flag_value=_METRICS_ADDRESS,
-        envvar="CDC_METRICS",
-        help=f"Serve metrics for Prometheus at http://HOST:PORT/metrics. Without an address: {_METRICS_ADDRESS}, which"
-        " other hosts cannot reach. Needs cdc-core[metrics]. Also from the environment variable CDC_METRICS.",
-    )(command)
+metrics_option = click.option(
+    "--metrics",
+    metavar="[HOST:PORT]",
+    is_flag=False,
+    flag_value=_METRICS_ADDRESS,
+    envvar="CDC_METRICS",
+    help=f"Serve metrics for Prometheus at http://HOST:PORT/metrics. Without an address: {_METRICS_ADDRESS}, which"
+    " other hosts cannot reach. Needs cdc-core[metrics]. Also from the environment variable CDC_METRICS.",
+)
 
 
 @contextmanager
@@ -166,15 +164,13 @@ def serving_metrics(
         yield
 
 
-def otlp_option(command: F) -> F:
-    """Give a command the option --otlp."""
-    return click.option(
-        "--otlp",
-        is_flag=True,
-        envvar="CDC_OTLP",
-        help="Send metrics by OTLP, configured by the environment variables OTEL_*. Default: every minute to "
-        "http://localhost:4318. Needs cdc-core[otlp]. Also if the environment variable CDC_OTLP is 1.",
-    )(command)
+otlp_option = click.option(
+    "--otlp",
+    is_flag=True,
+    envvar="CDC_OTLP",
+    help="Send metrics by OTLP, configured by the environment variables OTEL_*. Default: every minute to "
+    "http://localhost:4318. Needs cdc-core[otlp]. Also if the environment variable CDC_OTLP is 1.",
+)
 
 
 @contextmanager
