@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobState
-from cdc_core.store.values import record_of
 
 OnPreviousRunning = Literal["start", "skip", "wait"]
 OnExecutionFailure = Literal["retry", "reschedule", "pause"]
@@ -55,9 +53,3 @@ class ScheduleChange:
     reason: str | None
     start: str | None = None
     ended: Sequence[str] = ()
-
-
-def schedule_record(row: Any, runs: Sequence[ScheduledRun] = ()) -> ScheduleRecord:
-    """Return a row of the schedules' table as a value."""
-    definition, locality = json.loads(row.definition), Locality.parse(row.locality)
-    return record_of(ScheduleRecord, row, definition=definition, locality=locality, runs=runs)

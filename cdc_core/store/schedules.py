@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
 
+from cdc_core.locality import Locality
 from cdc_core.options import did_you_mean
 from cdc_core.store.database import Aggregate
 from cdc_core.store.job_rows import all_jobs, change_job
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.jobs import create_job
-from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord, schedule_record
+from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord
 from cdc_core.store.tables import METADATA, Words
+from cdc_core.store.values import record_of
 from cdc_core.store.verbs import UnknownError
 
 SCHEDULES = sa.Table(
@@ -131,10 +134,7 @@ def _records(rows: Sequence[Any]) -> list[ScheduleRecord]:
     found = []
     for _, each in groupby(rows, key=lambda row: row.name):
         of_one = list(each)
-        runs = [
-            ScheduledRun(job=row.job, state=row.job_state, reason=row.job_reason)
-            for row in of_one
-            if row.job is not None
-        ]
-        found.append(schedule_record(of_one[0], runs))
+        runs = [ScheduledRun(job=row.job, state=row.job_state, reason=row.job_reason) for row in of_one if row.job]
+        definition, locality = json.loads(of_one[0].definition), Locality.parse(of_one[0].locality)
+        found.append(record_of(ScheduleRecord, of_one[0], definition=definition, locality=locality, runs=runs))
     return found
