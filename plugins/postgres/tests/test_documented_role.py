@@ -28,7 +28,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "postgres.md"
 SOURCES = Path(cdc_rangefeed_postgres.__file__).parent
 ASKED_FOR = {"pg_log_standby_snapshot"}
 """Functions that the role may not call by default. The privilege is looked up before the call."""
-TOLD = {"pg_reload_conf"}
+TOLD = {"pg_reload_conf", "pg_wal_replay_resume"}
 """Functions that are not called: a remedy names them."""
 
 

@@ -59,6 +59,11 @@ def logging_transactions(primary: EmbeddedPostgres) -> Iterator[None]:
         thread.join()
 
 
+def notice(feed: Feed) -> str:
+    feed.history.metrics()
+    return feed.history.notice() or ""
+
+
 def keep_session(feed: Feed, writer: Sql, sql: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open a transaction of *writer*, and return when a session has given a slice of the log behind it."""
     monkeypatch.setattr(kept_log, "MIN_AGAIN_BYTES", 256 << 10)
@@ -132,6 +137,21 @@ def test_schema_boundaries_are_found_on_the_standby(pair: tuple[EmbeddedPostgres
         with pytest.raises(TerminalRangefeedError, match="truncated"):
             feed.catch_up()
         sql.execute("DROP TABLE u")
+
+
+@pytest.mark.usefixtures("sql")
+def test_a_standby_whose_replay_is_paused_is_named(pair: tuple[EmbeddedPostgres, EmbeddedPostgres]) -> None:
+    primary, standby = pair
+    with (
+        logging_transactions(primary),
+        caught_up(standby.uri(), "t", options=PUBLICATION) as feed,
+        psycopg.connect(standby.uri(), autocommit=True) as there,
+    ):
+        assert not notice(feed)
+        there.execute("SELECT pg_wal_replay_pause()")
+        assert notice(feed).startswith("the replay of the standby is paused")
+        there.execute("SELECT pg_wal_replay_resume()")
+        assert not notice(feed)
 
 
 def test_an_idle_primary_is_named_when_the_slot_waits_for_it(
@@ -225,6 +245,7 @@ def test_a_changefeed_continues_when_its_standby_is_promoted(*, kept: bool, monk
                 keep_session(feed, writer, sql, monkeypatch)
             sql.execute("INSERT INTO t VALUES (200, 200)")
             primary.kill()
+        eventually("the end of replication", lambda: "receives no log from its primary" in notice(feed))
         with psycopg.connect(standby.uri(), autocommit=True) as sql:
             sql.execute("SELECT pg_promote()")
             sql.execute("UPDATE t SET v = 0 WHERE id <= 5")

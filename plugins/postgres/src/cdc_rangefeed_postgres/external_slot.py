@@ -36,7 +36,8 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
     if user is not None:
         raise ConfigError(
             f"{what} is in use by server process {user[0]} (application {user[1]!r}). Stop that program, or set"
-            f" slot_name to another slot"
+            f" slot_name to another slot",
+            repairable=True,
         )
     slot.require_failover(state)
     if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:

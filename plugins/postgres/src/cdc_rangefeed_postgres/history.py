@@ -25,11 +25,19 @@ SELECT (pg_wal_lsn_diff(l.lsn, s.restart_lsn))::float8, (pg_wal_lsn_diff(l.lsn, 
         WHERE a.application_name LIKE %s),
        (pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn))::float8, s.restart_lsn::text,
        EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name LIKE %s),
-       pg_snapshot_xmin(pg_current_snapshot())::text
+       pg_snapshot_xmin(pg_current_snapshot())::text,
+       CASE WHEN NOT pg_is_in_recovery() THEN NULL WHEN pg_is_wal_replay_paused() THEN 'paused'
+            WHEN current_setting('primary_slot_name') <> '' AND NOT EXISTS (SELECT FROM pg_stat_wal_receiver)
+            THEN 'cut off' END
 FROM pg_replication_slots s,
      (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END AS lsn) l
 WHERE s.slot_name = %s
 """
+_STANDBY = {
+    "paused": "the replay of the standby is paused, so no new commit arrives. Run SELECT pg_wal_replay_resume(); there",
+    "cut off": "the standby receives no log from its primary, so no new commit arrives. Repair its replication",
+}
+"""Why a standby has nothing new."""
 _AWAITED = """
 SELECT current_setting('synchronized_standby_slots', true) FROM pg_stat_activity
 WHERE application_name LIKE %s AND wait_event = 'WaitForStandbyConfirmation'
@@ -85,12 +93,13 @@ class PostgresHistory(SourceHistory):
             row: Any = connection.execute(_METRICS, [snapshot, session, self._slot.name]).fetchone()
             if row is None:
                 return {}
-            retained, unconfirmed, snapshot_age, again, restart, self._kept, oldest = row
+            retained, unconfirmed, snapshot_age, again, restart, self._kept, oldest, standby = row
             if oldest != self._oldest:
                 self._oldest, self._spare_until = oldest, float("-inf")
             self._notice = self._long_transactions.poll(
                 connection, restart=restart, again_bytes=again or 0.0, kept=self._kept
             )
+            self._notice = _STANDBY.get(standby, self._notice)
             if self._released is None:  # nothing runs that would keep the slot in use, or it does not get on
                 self._notice = self._awaited(connection) or self._notice or unused(connection, self._slot)
         return {
