@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,61 +40,41 @@ def orders(query: str, *, options: dict[str, Any]) -> ResolvedChangefeed:
     return resolve(feed, PluginHost.load())
 
 
-def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names() -> None:
-    schemas = [
-        TableSchema(name=TableName("shop", schema, "orders"), version=1, columns=(), primary_key=())
-        for schema in ("public", "eu")
-    ]
+def check_topics(*tables: str, found: int | None = None, **options: Any) -> None:
+    """Check a sink without an opinion with *tables*, or the first *found* of them."""
     plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
-    tables = ("public.orders", "eu.orders")
-    shared = Changefeed(name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room")
+    feed = Changefeed(name="f", source="paper://desk/shop", tables=tables, sink="shelf://room", options=options)
+    parts = [[part.strip('"') for part in re.findall(r'"[^"]*"|[^."]+', table)] for table in tables[:found]]
+    schemas = [TableSchema(name=TableName("shop", *each), version=1, columns=(), primary_key=()) for each in parts]
+    check_sink(resolve(feed, plugins), schemas)
+
+
+def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names() -> None:
     told = (
         "^tables public.orders and eu.orders would share the topic 'orders'; set option full_table_name, or put the "
         "tables into separate changefeeds$"
     )
     with pytest.raises(ConfigError, match=told):
-        check_sink(resolve(shared, plugins), schemas)
-    check_sink(resolve(shared, plugins), schemas[:1])
-    apart = Changefeed(
-        name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"full_table_name": True}
-    )
-    check_sink(resolve(apart, plugins), schemas)
+        check_topics("public.orders", "eu.orders")
+    check_topics("public.orders", "eu.orders", found=1)
+    check_topics("public.orders", "eu.orders", full_table_name=True)
 
 
 @pytest.mark.parametrize("options", [{"full_table_name": True}, {"topic": "{schema}.{table}"}])
 def test_tables_whose_parts_make_one_topic_are_refused_with_what_helps(options: dict[str, Any]) -> None:
-    schemas = [
-        TableSchema(name=TableName("shop", schema, table), version=1, columns=(), primary_key=())
-        for schema, table in (("a.b", "c"), ("a", "b.c"))
-    ]
-    plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
-    tables = ('"a.b".c', 'a."b.c"')
-    shared = Changefeed(name="f", source="paper://desk/shop", tables=tables, sink="shelf://room", options=options)
     told = r'^tables "a\.b"\.c and a\.b\.c would share .*; set option topic to a pattern such as \{schema\}-\{table\}'
     with pytest.raises(ConfigError, match=told):
-        check_sink(resolve(shared, plugins), schemas)
-    apart = Changefeed(
-        name="f", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"topic": "{schema}-{table}"}
-    )
-    check_sink(resolve(apart, plugins), schemas)
+        check_topics('"a.b".c', 'a."b.c"', **options)
+    check_topics('"a.b".c', 'a."b.c"', topic="{schema}-{table}")
 
 
 @pytest.mark.parametrize("topic", ["all", "{schema}.{table}", "{table}"])
 def test_tables_share_a_topic_where_its_pattern_has_no_placeholder(topic: str) -> None:
-    schemas = [
-        TableSchema(name=TableName("shop", schema, "orders"), version=1, columns=(), primary_key=())
-        for schema in ("public", "eu")
-    ]
-    plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
-    tables = ("public.orders", "eu.orders")
-    feed = Changefeed(
-        name="orders", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"topic": topic}
-    )
     if topic != "{table}":
-        check_sink(resolve(feed, plugins), schemas)
+        check_topics("public.orders", "eu.orders", topic=topic)
         return
     with pytest.raises(ConfigError, match=r"share the topic 'orders'; add \{schema\} to option topic, or put"):
-        check_sink(resolve(feed, plugins), schemas)
+        check_topics("public.orders", "eu.orders", topic=topic)
 
 
 @pytest.mark.parametrize(
