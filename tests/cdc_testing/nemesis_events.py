@@ -10,6 +10,12 @@ FIRST_N = 1000
 """Every `n` that is written is at least this, and every `id` is less: so the values of a key tell its columns."""
 
 
+class Event:
+    """What a script is made of."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """Insert or update the row with that `id`; without *values* delete it."""
@@ -20,31 +26,31 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Transact:
+class Transact(Event):
     """Begin, write, commit."""
 
     writes: tuple[Write, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class Open(Event):
     """Begin and write; the transaction stays open."""
 
     writes: tuple[Write, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Event):
     """Commit the open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
-class RollBack:
+class RollBack(Event):
     """Roll the open transaction back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Disturb:
+class Disturb(Event):
     """Something that only the simulated database knows: `statement` of it, with its arguments by name."""
 
     statement: str
@@ -52,13 +58,13 @@ class Disturb:
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumn:
+class AddColumn(Event):
     table: str
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class FillColumn:
+class FillColumn(Event):
     """Add a column that has *value* in every row, although no row is written: a text or an integer."""
 
     table: str
@@ -67,20 +73,20 @@ class FillColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumn:
+class DropColumn(Event):
     table: str
     column: str
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(Event):
     table: str
     column: str
     to: str
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeType:
+class ChangeType(Event):
     """Make an integer column a text column, although no row is written."""
 
     table: str
@@ -88,7 +94,7 @@ class ChangeType:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeKey:
+class ChangeKey(Event):
     """Give the table another primary key. `id` is one of its columns."""
 
     table: str
@@ -96,21 +102,21 @@ class ChangeKey:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class CreateTable(Event):
     """Create a table that a pattern of the changefeed matches. No table of the script had its name."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTable(Event):
     """Drop such a table. All its rows have arrived."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rescan:
+class Rescan(Event):
     """Ask the changefeed to emit the table again: all rows, or those with an `id` less than *below*."""
 
     table: str
@@ -118,21 +124,21 @@ class Rescan:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Event):
     """Start the changefeed with *options* over those of the script; return when it runs."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Event):
     """Stop the changefeed: cleanly, or *abandoned* in the middle of a step."""
 
     abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Event):
     """Let the next process of the engine that comes to *point* die, or fail with an error that a retry cures."""
 
     point: str
@@ -140,39 +146,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitFault:
+class AwaitFault(Event):
     """Wait until a process has obeyed the last fault."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Look(Event):
     """Validate what the sink shows by now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Event):
     """Wait until all that is committed is at the sink and saved, then validate."""
-
-
-Event = (
-    Transact
-    | Open
-    | Commit
-    | RollBack
-    | Disturb
-    | AddColumn
-    | FillColumn
-    | DropColumn
-    | RenameColumn
-    | ChangeType
-    | ChangeKey
-    | CreateTable
-    | DropTable
-    | Rescan
-    | Resume
-    | Pause
-    | Fault
-    | AwaitFault
-    | Look
-    | Read
-)

@@ -19,21 +19,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
 
 TEXTS = [
-    "",
-    " ",
-    "NULL",
-    "a",
-    'say "hi"',
-    "a,b",
-    "two\nlines",
-    "\r\n",
-    "\\.",
-    "'",
-    "é 🎉",
-    '"',
-    " x",
-    "x ",
-    "\\N",
+    *("", " ", "NULL", "a", 'say "hi"', "a,b", "two\nlines", "\r\n", "\\.", "'", "é 🎉", '"', " x", "x ", "\\N"),
     None,
 ]
 

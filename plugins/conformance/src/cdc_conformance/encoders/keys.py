@@ -15,23 +15,7 @@ from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch, TableSchema, p
 
 _INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
 _CONFUSABLE = [
-    "",
-    "a",
-    "b",
-    "ab",
-    "a,b",
-    'a"',
-    'a", "b',
-    "a\\",
-    "[",
-    "null",
-    "1",
-    "A",
-    " a",
-    "a ",
-    "é",
-    "e\u0301",
-    "\x00",
+    *("", "a", "b", "ab", "a,b", 'a"', 'a", "b', "a\\", "[", "null", "1", "A", " a", "a ", "é", "e\u0301", "\x00"),
 ]
 
 
