@@ -62,7 +62,19 @@ class Bug:
     """The kind of event without which it cannot show."""
 
 
+BUGS: dict[str, Bug] = {}
+"""By name."""
 _undo: list[Callable[[], None]] = []
+
+
+def _bug(mistake: str, **where: Any) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Add what the decorated function puts to `BUGS`, by its name."""
+
+    def add(put: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        BUGS[put.__name__.strip("_").replace("_", "-")] = Bug(mistake=mistake, put=put, **where)
+        return put
+
+    return add
 
 
 @contextmanager
@@ -108,6 +120,7 @@ class _LateFlush:
         return Flushed()
 
 
+@_bug("a slice is reported before the sink has it")
 def _report_before_flush(patch: Patch) -> None:
     def write_slice(delivery: Any, *rows: Any, **engine: Any) -> SliceReport | None:
         delivery._sink, delivery._refuses_rows = _LateFlush(delivery._sink), False
@@ -116,6 +129,7 @@ def _report_before_flush(patch: Patch) -> None:
     patch(calls, "write_slice", write_slice)
 
 
+@_bug("the greatest timestamp of the frontier is emitted, not the least", sources=("simulated",))
 def _resolved_at_the_maximum(patch: Patch) -> None:
     honest = StepMachine.complete
 
@@ -129,6 +143,7 @@ def _resolved_at_the_maximum(patch: Patch) -> None:
     patch(StepMachine, "complete", complete)
 
 
+@_bug("the source may forget what progress does not cover yet", faults=("save",))
 def _release_before_save(patch: Patch) -> None:
     honest = StepMachine.complete
 
@@ -142,6 +157,7 @@ def _release_before_save(patch: Patch) -> None:
     patch(StepMachine, "complete", complete)
 
 
+@_bug("a repeated slice has its rows in another order", faults=("read-late", "emit", "flush"), killed=True)
 def _retry_reorders(patch: Patch) -> None:
     def backwards(items: Items) -> Items:
         for item in items:
@@ -150,6 +166,9 @@ def _retry_reorders(patch: Patch) -> None:
     change_reading(patch, backwards, retries_only=True)
 
 
+@_bug(
+    "a repeated slice goes on behind what was read, not delivered", faults=("read-late", "emit", "flush"), killed=True
+)
 def _retry_skips(patch: Patch) -> None:
     def without_the_first(items: Items) -> Items:
         first = True
@@ -161,6 +180,7 @@ def _retry_skips(patch: Patch) -> None:
     change_reading(patch, without_the_first, retries_only=True)
 
 
+@_bug("of several versions of a row in a batch only the last goes on")
 def _only_the_newest(patch: Patch) -> None:
     def newest(items: Items) -> Items:
         for item in items:
@@ -177,6 +197,12 @@ def _taken(rows: RowBatch, places: Iterable[int]) -> RowBatch:
     return RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(list(places), pa.int64())))
 
 
+@_bug(
+    "progress is saved although a slice of the step failed",
+    sources=("simulated",),
+    faults=("read", "read-late", "emit", "flush"),
+    killed=False,
+)
 def _saved_without_all_slices(patch: Patch) -> None:
     honest = Attempt.commit
 
@@ -187,6 +213,7 @@ def _saved_without_all_slices(patch: Patch) -> None:
     patch(step_machine, "complete_step", lambda reports: [report for report in reports if report is not None])
 
 
+@_bug("a slice that could not be read is taken for one without rows", faults=("read", "read-late"), killed=False)
 def _unread_slice_counts(patch: Patch) -> None:
     def write_slice(*rows: Any, **engine: Any) -> SliceReport | None:
         try:
@@ -197,6 +224,7 @@ def _unread_slice_counts(patch: Patch) -> None:
     patch(calls, "write_slice", write_slice)
 
 
+@_bug("a resolved mark is emitted while rows below it are on their way")
 def _resolved_before_flush(patch: Patch) -> None:
     honest = Attempt.write
 
@@ -215,6 +243,10 @@ def _resolved_before_flush(patch: Patch) -> None:
     patch(Attempt, "write", write)
 
 
+@_bug(
+    "after a crash a run begins where the broken step was to end",
+    faults=("read", "read-late", "emit", "flush", "planned", "save"),
+)
 def _starts_at_the_planned_end(patch: Patch) -> None:
     honest_init, honest_next = Planner.__init__, Planner.next_step
     honest_start = attempts.start_token
@@ -244,6 +276,7 @@ def _planned(state_dir: Path) -> Path:
     return Script(state_dir / "nemesis").directory / "planned-end"
 
 
+@_bug("the mark of one range moves the frontier of the whole table", sources=("simulated",))
 def _whole_table_for_one_range(patch: Patch) -> None:
     def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:
         return [
@@ -254,6 +287,7 @@ def _whole_table_for_one_range(patch: Patch) -> None:
     patch(step_machine, "complete_step", complete_step)
 
 
+@_bug("a new run begins without the timestamps that the last one had reached", sinks=("file",))
 def _forgets_how_far_it_was(patch: Patch) -> None:
     honest = attempts.start_token
 
@@ -268,84 +302,18 @@ def _forgets_how_far_it_was(patch: Patch) -> None:
     patch(attempts, "start_token", start)
 
 
-BUGS = {
-    "report-before-flush": Bug(mistake="a slice is reported before the sink has it", put=_report_before_flush),
-    "resolved-at-the-maximum": Bug(
-        mistake="the greatest timestamp of the frontier is emitted, not the least",
-        put=_resolved_at_the_maximum,
-        sources=("simulated",),
-    ),
-    "resolved-before-flush": Bug(
-        mistake="a resolved mark is emitted while rows below it are on their way", put=_resolved_before_flush
-    ),
-    "release-before-save": Bug(
-        mistake="the source may forget what progress does not cover yet", put=_release_before_save, faults=("save",)
-    ),
-    "retry-reorders": Bug(
-        mistake="a repeated slice has its rows in another order",
-        put=_retry_reorders,
-        faults=("read-late", "emit", "flush"),
-        killed=True,
-    ),
-    "retry-skips": Bug(
-        mistake="a repeated slice goes on behind what was read, not delivered",
-        put=_retry_skips,
-        faults=("read-late", "emit", "flush"),
-        killed=True,
-    ),
-    "only-the-newest": Bug(
-        mistake="of several versions of a row in a batch only the last goes on", put=_only_the_newest
-    ),
-    "saved-without-all-slices": Bug(
-        mistake="progress is saved although a slice of the step failed",
-        put=_saved_without_all_slices,
-        sources=("simulated",),
-        faults=("read", "read-late", "emit", "flush"),
-        killed=False,
-    ),
-    "unread-slice-counts": Bug(
-        mistake="a slice that could not be read is taken for one without rows",
-        put=_unread_slice_counts,
-        faults=("read", "read-late"),
-        killed=False,
-    ),
-    "starts-at-the-planned-end": Bug(
-        mistake="after a crash a run begins where the broken step was to end",
-        put=_starts_at_the_planned_end,
-        faults=("read", "read-late", "emit", "flush", "planned", "save"),
-    ),
-    "whole-table-for-one-range": Bug(
-        mistake="the mark of one range moves the frontier of the whole table",
-        put=_whole_table_for_one_range,
-        sources=("simulated",),
-    ),
-    "forgets-how-far-it-was": Bug(
-        mistake="a new run begins without the timestamps that the last one had reached",
-        put=_forgets_how_far_it_was,
-        sinks=("file",),
-    ),
-    "keeps-the-first-key": Bug(
-        mistake="rows have the key that their table had first, although it has another one",
-        put=table_bugs.keeps_the_first_key,
-        needs=ChangeKey,
-    ),
-    "scans-once": Bug(
-        mistake="a table whose key changed is not read again: its rows are taken for repeats",
-        put=table_bugs.scans_once,
-        needs=ChangeKey,
-    ),
-    "rescan-begun-before-saved": Bug(
-        mistake="a rescan counts as begun before the step that holds it is saved",
-        put=table_bugs.rescan_begun_before_saved,
-        faults=("planned", "save"),
-        needs=Rescan,
-    ),
-    "joins-without-rows": Bug(
-        mistake="the rows that a table has when it joins by a pattern are not delivered",
-        put=table_bugs.joins_without_rows,
-        sources=("postgres",),
-        sinks=("file",),
-        needs=CreateTable,
-    ),
-}
-"""By name."""
+_bug("rows have the key that their table had first, although it has another one", needs=ChangeKey)(
+    table_bugs.keeps_the_first_key
+)
+_bug("a table whose key changed is not read again: its rows are taken for repeats", needs=ChangeKey)(
+    table_bugs.scans_once
+)
+_bug("a rescan counts as begun before the step that holds it is saved", faults=("planned", "save"), needs=Rescan)(
+    table_bugs.rescan_begun_before_saved
+)
+_bug(
+    "the rows that a table has when it joins by a pattern are not delivered",
+    sources=("postgres",),
+    sinks=("file",),
+    needs=CreateTable,
+)(table_bugs.joins_without_rows)
