@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable, Sequence
 from itertools import chain, combinations
 
-import pyarrow as pa
 import pytest
+from cdc_conformance.rows import Change, rows
 from cdc_testing.scripted import TABLE
 
 from cdc_core.delivery import delivery as delivery_module
@@ -25,14 +25,7 @@ INFO = SliceInfo(step=0, index=0, lower=Timestamp(1))
 
 def batch(numbers: Sequence[int]) -> RowBatch:
     """Rows n of key n % KEYS, updated at n."""
-    ids = pa.array([n % KEYS for n in numbers], pa.int64())
-    return RowBatch.of(
-        TABLE,
-        op=pa.array([Op.UPDATE] * len(numbers), pa.uint8()),
-        updated=RowBatch.timestamps(pa.array(numbers, pa.int64()), pa.array([0] * len(numbers), pa.int32())),
-        key=RowBatch.struct(TABLE.key_type, [ids]),
-        after=RowBatch.struct(TABLE.after_type, [ids, pa.array(numbers, pa.int64())]),
-    )
+    return rows(TABLE, [Change({"id": n % KEYS, "n": n}, op=Op.UPDATE, updated=Timestamp(n)) for n in numbers])
 
 
 def numbers_of(rows: RowBatch) -> list[int]:

@@ -4,9 +4,11 @@ import dataclasses
 
 import pyarrow as pa
 import pytest
+from cdc_conformance.rows import Change
+from cdc_conformance.rows import rows as batch_of
 from cdc_testing.scripted import TABLE
 
-from cdc_core import Column, ColumnType, ContractError, Kind, Op, RowBatch
+from cdc_core import Column, ColumnType, ContractError, Kind, Op, RowBatch, Timestamp
 from cdc_core.engine import packing
 from cdc_core.engine.packing import BEGIN, END, FAILED, ROWS, note, notes, pack, unpack
 
@@ -14,14 +16,7 @@ TEXT = Column(name="text", type=ColumnType(kind=Kind.STRING, source="text"))
 
 
 def rows(numbers: range) -> RowBatch:
-    ids = pa.array(list(numbers), pa.int64())
-    return RowBatch.of(
-        TABLE,
-        op=pa.array([Op.UPDATE] * len(ids), pa.uint8()),
-        updated=RowBatch.timestamps(ids, pa.array([0] * len(ids), pa.int32())),
-        key=RowBatch.struct(TABLE.key_type, [ids]),
-        after=RowBatch.struct(TABLE.after_type, [ids, ids]),
-    )
+    return batch_of(TABLE, [Change({"id": n, "n": n}, op=Op.UPDATE, updated=Timestamp(n)) for n in numbers])
 
 
 def numbers(batches: list[pa.RecordBatch]) -> list[int]:
@@ -86,14 +81,7 @@ def test_a_slice_of_a_batch_packs_only_itself() -> None:
 def wide(size: int) -> RowBatch:
     """Return one row with a text of *size* bytes."""
     schema = dataclasses.replace(TABLE, columns=(*TABLE.columns, TEXT))
-    ids = pa.array([1], pa.int64())
-    return RowBatch.of(
-        schema,
-        op=pa.array([Op.UPDATE], pa.uint8()),
-        updated=RowBatch.timestamps(ids, pa.array([0], pa.int32())),
-        key=RowBatch.struct(schema.key_type, [ids]),
-        after=RowBatch.struct(schema.after_type, [ids, ids, pa.array(["x" * size])]),
-    )
+    return batch_of(schema, [Change({"id": 1, "n": 1, "text": "x" * size}, op=Op.UPDATE, updated=Timestamp(1))])
 
 
 def test_a_large_row_travels_in_pieces() -> None:

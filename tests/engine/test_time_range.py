@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from cdc_conformance.rows import Change, rows
 from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import TABLE, Script
 from cdc_testing.written import read
@@ -19,15 +19,7 @@ from cdc_core.engine.time_range import EVERYTHING, TimeRange
 
 
 def batch(*updated: tuple[int, int], op: Op = Op.UPDATE) -> RowBatch:
-    wall, logical = zip(*updated, strict=True)
-    ids = pa.array(range(len(updated)), pa.int64())
-    return RowBatch.of(
-        TABLE,
-        op=pa.array([op] * len(updated), pa.uint8()),
-        updated=RowBatch.timestamps(pa.array(wall, pa.int64()), pa.array(logical, pa.int32())),
-        key=RowBatch.struct(TABLE.key_type, [ids]),
-        after=RowBatch.struct(TABLE.after_type, [ids, ids]),
-    )
+    return rows(TABLE, [Change({"id": n, "n": n}, op=op, updated=Timestamp(*at)) for n, at in enumerate(updated)])
 
 
 def kept(rows: RowBatch, within: TimeRange) -> Sequence[int]:

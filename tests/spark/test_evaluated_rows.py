@@ -12,6 +12,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from cdc_column_texts import joined, json_pieces
+from cdc_conformance.rows import Change, rows
 from cdc_testing.documented_role import documented
 from cdc_testing.drawn_columns import COLUMNS
 from cdc_testing.kept_spark import KeptSpark
@@ -33,14 +34,8 @@ SCHEMA = replace(TABLE, columns=(*TABLE.columns, TEXT))
 
 def wide(number: int, size: int) -> RowBatch:
     """Return one row with a text of *size* bytes."""
-    ids = pa.array([number], pa.int64())
-    return RowBatch.of(
-        SCHEMA,
-        op=pa.array([Op.UPDATE], pa.uint8()),
-        updated=RowBatch.timestamps(ids, pa.array([0], pa.int32())),
-        key=RowBatch.struct(SCHEMA.key_type, [ids]),
-        after=RowBatch.struct(SCHEMA.after_type, [ids, ids, pa.array(["x" * size])]),
-    )
+    change = Change({"id": number, "n": number, "text": "x" * size}, op=Op.UPDATE)
+    return rows(SCHEMA, [change])
 
 
 def test_one_large_row_is_held_at_a_time() -> None:
