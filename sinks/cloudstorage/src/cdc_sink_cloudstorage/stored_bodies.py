@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from fsspec.implementations.local import LocalFileSystem
 
 from cdc_core import CdcError, RetryableSinkError, TerminalSinkError, masked_uri
-from cdc_core.errors import is_outage
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
 from cdc_sink_cloudstorage.uris import forget_clients, open_file_system
@@ -105,7 +104,8 @@ class StoredBodies:
         try:
             store.put(path, [body])
         except (RetryableSinkError, TerminalSinkError) as error:
-            if is_outage(error) or not self.holds(path, hashlib.sha256(body).hexdigest()):
+            outage = isinstance(error, RetryableSinkError) and error.outage
+            if outage or not self.holds(path, hashlib.sha256(body).hexdigest()):
                 raise
 
     @cached_property
