@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
+from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
+from cdc_sink_kafka.sink import KafkaSink
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
 from cdc_testing.shared_servers import SecuredKafka
 
-from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError, Timestamp
+from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError, Timestamp
 
 _LIMIT_S = 120.0
 
@@ -122,6 +124,16 @@ def test_a_property_that_librdkafka_does_not_have(kafka: KafkaRig, complaint: Ca
     assert complaint(kafka.address, {"librdkafka.socket.timeout": 5}) == (
         "sink 'kafka': librdkafka refuses the properties: No such configuration property: \"socket.timeout\""
     )
+
+
+def test_a_file_that_the_client_cannot_read_may_be_repaired(kafka: KafkaRig) -> None:
+    options = {"tls_enabled": True, "librdkafka.ssl.ca.location": "/missing.pem"}
+    destination, context = kafka.destination(options), kafka.context(options)
+    write, mark = KafkaSink(context).emit, KafkaResolvedSink(context).emit_resolved
+    for call in (destination.check, destination.prepare, lambda: write(rows([1])), lambda: mark(Timestamp(1))):
+        with pytest.raises(CdcError, match=r"properties: ssl\.ca\.location failed: .*; the file must be") as refused:
+            call()
+        assert refused.value.repairable
 
 
 def test_two_tables_of_one_topic(kafka: KafkaRig, complaint: Callable[..., str]) -> None:

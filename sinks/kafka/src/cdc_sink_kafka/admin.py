@@ -19,6 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.background_close import close_in_background
 from cdc_sink_kafka.client_log import ClientLog, plain
+from cdc_sink_kafka.failures import opening
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import flat
 
@@ -199,16 +200,14 @@ class Administrator:
         if not self._clients:
             properties = {**self._properties, **self._log.properties()}
             logger = properties.pop("logger")
-            self._clients.append(AdminClient(properties, logger=logger))
+            with opening(ConfigError):
+                self._clients.append(AdminClient(properties, logger=logger))
         return self._clients[0]
 
     def _connect(self, producer_properties: Mapping[str, Any]) -> None:
         """Return when a broker answers. Raises: ConfigError with the cause, in seconds."""
-        try:
+        with opening(ConfigError):
             probe = [Producer({**self._properties, **producer_properties, **self._log.properties()})]
-        except KafkaException as error:
-            reason = plain(error.args[0].str()).removeprefix("Failed to create producer: ")
-            raise ConfigError(f"sink 'kafka': librdkafka refuses the properties: {reason}") from None
         try:
             self._await_answer(probe)
         finally:

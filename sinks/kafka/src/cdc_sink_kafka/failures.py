@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from cdc_core import CdcError, RefusedRowsError, RetryableSinkError, TerminalSinkError
 
@@ -117,6 +119,18 @@ def sink_error(failure: Failure, what: str) -> CdcError:
     if remedy is not None:
         return TerminalSinkError(f"{what}: {failure.reason}; {remedy}", repairable=failure.code in _REPAIRS)
     return RetryableSinkError(f"{what}: {failure.reason}")
+
+
+@contextmanager
+def opening(kind: type[CdcError]) -> Iterator[None]:
+    """Raise *kind* for properties that the client refuses. A file that it cannot read may be repaired."""
+    try:
+        yield
+    except KafkaException as error:
+        reason = re.sub(r"^Failed to create [a-z ]+: ", "", error.args[0].str())
+        unread = ".location failed" in reason
+        remedy = "; the file must be readable on every host that runs the changefeed" if unread else ""
+        raise kind(f"sink 'kafka': librdkafka refuses the properties: {reason}{remedy}", repairable=unread) from None
 
 
 def refusal_remedy(code: int, reason: str) -> str | None:

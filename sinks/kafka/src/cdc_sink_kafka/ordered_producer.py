@@ -14,7 +14,7 @@ from cdc_core import CdcError, ContractError, RetryableSinkError, TerminalSinkEr
 from cdc_sink_kafka.background_close import close_in_background
 from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.delivery_reports import DeliveryReports
-from cdc_sink_kafka.failures import Failure, sink_error
+from cdc_sink_kafka.failures import Failure, opening, sink_error
 
 _POLL_S = 0.1
 _SLOW_S = 1.0
@@ -53,7 +53,8 @@ class OrderedProducer:
         self._error: CdcError | None = None
         self._uncounted = 0
         self._max_uncounted = properties["queue.buffering.max.kbytes"] * 1024
-        self._producer = Producer({**properties, **log.properties(), "on_delivery": self._reports.on_delivery})
+        with opening(TerminalSinkError):
+            self._producer = Producer({**properties, **log.properties(), "on_delivery": self._reports.on_delivery})
 
     @property
     def client(self) -> Producer:
