@@ -13,6 +13,7 @@ from benchmarks.context import Bench
 from benchmarks.report import Figure
 from benchmarks.rows import BATCH_ROWS, row_batch, sink_context, write_slice
 from benchmarks.timing import fastest_s
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
@@ -57,7 +58,9 @@ def run(bench: Bench) -> Iterator[Figure]:
         with bench.scratch("sink") as directory:
             options: Any = CloudStorageOptions(compression=compression)
             uri = f"file://{directory.absolute()}"
-            with closing(CloudStorageSink(sink_context(uri, options, _Ready(body), compression=compression))) as sink:
+            context = sink_context(uri, options, _Ready(body), compression=compression)
+            CloudStorageDestination(context).prepare()
+            with closing(CloudStorageSink(context)) as sink:
                 write = partial(write_slice, sink, [batch] * count)
                 seconds = fastest_s(lambda write=write: write(step=next(steps)))
         yield Figure(

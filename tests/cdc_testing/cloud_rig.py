@@ -119,4 +119,6 @@ class CloudRig:
         return [name for path in self.visible() if isinstance(name := parse_name(path), DataFile)]
 
     def _open(self, part: type[Part], options: Options, changes: Mapping[str, Any]) -> Part:
+        if not issubclass(part, Destination):
+            self.destination(options, **changes).prepare()
         return self._opened.enter_context(closing(part(self.context(options, **changes))))

@@ -7,6 +7,7 @@ import sys
 import time
 
 from cdc_conformance.rows import INT8, Change, rows, table
+from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
@@ -61,6 +62,7 @@ def main(root: str, compression: str, megabytes: int, tables: int) -> None:
         encoder=encoder,
         compression=compression,
     )
+    CloudStorageDestination(context).prepare()
     sink = CloudStorageSink(context)
     batches = [rows(table(f"t{number}", {"id": INT8}), [Change({"id": 1})]) for number in range(tables)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

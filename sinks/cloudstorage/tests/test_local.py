@@ -25,11 +25,13 @@ NOBODY = 65534
 
 
 def store_at(root: Path, *, changefeed: str = "feed", epoch: int = 7) -> LocalStore:
-    return LocalStore(str(root), temporary_names=TemporaryNames(changefeed=changefeed, epoch=epoch))
+    store = LocalStore(str(root), temporary_names=TemporaryNames(changefeed=changefeed, epoch=epoch))
+    store.prepare()
+    return store
 
 
 def in_progress(root: Path) -> list[str]:
-    return sorted(os.listdir(root / ".inprogress"))
+    return sorted(name for name in os.listdir(root / ".inprogress") if name != ".id")
 
 
 @contextmanager
@@ -191,6 +193,46 @@ def test_a_live_writer_of_an_earlier_attempt_publishes_nothing_after_the_sweep(c
     assert list((cloud.root / "2020-01-01").iterdir()) == []
 
 
+# a root that is gone
+
+
+def test_a_directory_in_the_place_of_another_one_is_told_apart(cloud: CloudRig) -> None:
+    destination, name = cloud.destination(), f"directory '{cloud.root}'"
+    assert destination.identities() == {}
+    destination.prepare()
+    before = destination.identities()
+    assert before[name] is not None
+    destination.prepare()
+    assert destination.identities() == before
+    cloud.root.rename(cloud.root.with_name("unmounted"))
+    assert destination.identities() == {}
+    cloud.destination().prepare()
+    assert destination.identities()[name] not in (None, before[name])
+    (cloud.root / ".inprogress" / ".id").unlink()
+    assert destination.identities() == {name: None}
+
+
+def test_a_root_that_is_not_mounted_takes_no_files(cloud: CloudRig) -> None:
+    """They would be lost to everyone as soon as it is mounted."""
+    store = store_at(cloud.root)
+    store.put("2020-01-01/a", [b"1"])
+    cloud.root.rename(cloud.root.with_name("unmounted"))
+    for mount_point in (False, True):
+        if mount_point:
+            cloud.root.mkdir()
+        with pytest.raises(RetryableSinkError) as failed:
+            store.put("2020-01-01/b", [b"2"])
+        assert is_outage(failed.value)
+        assert str(failed.value) == (
+            f"cannot write {cloud.root}: the directory was removed, or its file system is not mounted. Mount it, or"
+            " restart the changefeed to create the directory"
+        )
+        assert list(cloud.root.parent.rglob("b")) == []
+    cloud.root.rmdir()
+    cloud.root.with_name("unmounted").rename(cloud.root)
+    store.put("2020-01-01/b", [b"2"])
+
+
 # failures
 
 
@@ -216,7 +258,7 @@ def test_a_failed_write_leaves_nothing_behind(cloud: CloudRig, monkeypatch: pyte
         str(failed.value)
         == f"cannot write {cloud.root}/2020-01-02/second: No space left on device. Free some space there"
     )
-    assert [path.name for path in cloud.root.rglob("*") if path.is_file()] == ["first"]
+    assert {path.name for path in cloud.root.rglob("*") if path.is_file()} == {".id", "first"}
 
 
 @pytest.mark.parametrize(
@@ -250,7 +292,6 @@ def test_a_directory_that_was_removed_meanwhile_is_created_again(cloud: CloudRig
     store.put("2020-01-01/a", [b"1"])
     (cloud.root / "2020-01-01" / "a").unlink()
     (cloud.root / "2020-01-01").rmdir()
-    (cloud.root / ".inprogress").rmdir()
     store.put("2020-01-01/b", [b"2"])
     assert (cloud.root / "2020-01-01" / "b").read_bytes() == b"2"
 

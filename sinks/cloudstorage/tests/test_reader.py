@@ -35,6 +35,7 @@ def test_rows_and_marks_come_in_the_order_of_names(
     cloud: CloudRig, place: str, compression: str, partition_format: str
 ) -> None:
     made = cloud.context({"compression": compression, "partition_format": partition_format}, uri=place)
+    cloud.destination(uri=place).prepare()
     reader = CloudStorageReader(made)
     assert list(reader.read()) == []
     sink, resolved_sink = CloudStorageSink(made), CloudStorageResolvedSink(made)

@@ -29,7 +29,6 @@ def test_a_reader_never_sees_part_of_a_file(cloud: CloudRig) -> None:
                         faults.append(f"{path}: {lines} lines")
                 looks += 1
 
-    cloud.root.mkdir()
     reader = threading.Thread(target=read)
     reader.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +27,24 @@ class CloudStorageDestination(Destination):
         """
         self._check_names()
         self._store.check()
+
+    def prepare(self) -> None:
+        """Create the directory of a `file://` URI unless it exists. Raises: ConfigError."""
+        if isinstance(self._store, LocalStore):
+            self._store.prepare()
+
+    def identities(self, topics: Collection[str] = ()) -> Mapping[str, str | None]:  # noqa: ARG002
+        """Return the identity of a local directory: where it is not mounted, another one takes its place.
+
+        Writers wait for one that is not there at all.
+        """
+        if not isinstance(self._store, LocalStore):
+            return {}
+        try:
+            there = self._store.in_progress.is_dir()
+            return {f"directory '{self._store.root}'": self._store.identity()} if there else {}
+        except OSError:
+            return {}
 
     def local_directory(self) -> Path | None:
         """Return the directory of unfinished files of a `file://` URI, None for a store that is a server."""

@@ -13,16 +13,22 @@ from pathlib import Path
 
 from cdc_core import ConfigError
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged, Store
-from cdc_sink_cloudstorage.store_problem import os_problem
+from cdc_sink_cloudstorage.store_problem import StoreProblem, os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
+_ABSENT = StoreProblem(
+    reason="the directory was removed, or its file system is not mounted",
+    remedy="Mount it, or restart the changefeed to create the directory",
+)
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 class LocalStore(Store):
     """Writes each file under `.inprogress` in the root, syncs it, renames it into place and syncs its directory.
 
-    It creates directories when they are needed. A process that dies leaves at most temporary files.
+    It creates directories below the root when they are needed. Only `prepare` creates `.inprogress`, and so the root:
+    where its file system is not mounted, new files would be lost to everyone. A process that dies leaves at most
+    temporary files.
     """
 
     max_name_bytes = 255
@@ -32,6 +38,7 @@ class LocalStore(Store):
         self.root = Path(root)
         self._temporary_names = temporary_names
         self.in_progress = self.root / IN_PROGRESS
+        self._identity = self.in_progress / ".id"
         self._durable: set[Path] = set()
 
     def check(self) -> None:
@@ -69,11 +76,33 @@ class LocalStore(Store):
             remedy = os_problem(error).remedy or "Choose another directory"
             raise self._refusal(place, f"does not accept files ({error.strerror})", remedy) from error
 
+    def prepare(self) -> None:
+        """Create the root unless it exists, with an `identity` that it keeps. Raises: ConfigError."""
+        try:
+            self._make_durable(self.in_progress)
+            with contextlib.suppress(FileExistsError), open(self._identity, "x") as file:
+                file.write(uuid.uuid4().hex)
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_directory(self.in_progress)
+        except OSError as error:
+            problem = os_problem(error)
+            fault, remedy = f"cannot be prepared ({problem.reason})", problem.remedy or "Choose another directory"
+            raise self._refusal(self.root, fault, remedy) from error
+
+    def identity(self) -> str | None:
+        """Return what tells the root from another one at the same place; None if it has none. Raises: OSError."""
+        try:
+            return self._identity.read_text()
+        except FileNotFoundError:
+            return None
+
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         final = self.root / path
         temporary = self.in_progress / self._temporary_names.new(uuid.uuid4().hex)
         try:
-            self._make_durable(self.in_progress)
+            if not self.in_progress.is_dir():
+                raise _ABSENT.failure(str(self.root))
             self._make_durable(final.parent)
             with open(temporary, "xb") as file:
                 file.writelines(chunks)
