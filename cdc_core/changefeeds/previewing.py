@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.ipc import line, outcome_of, packed, read_lines
-from cdc_core.engine.process_session import kill_session
+from cdc_core.engine.process_session import reap
 from cdc_core.errors import TerminalError
 from cdc_core.store.verbs import BusyError
 from cdc_core.watching.preview import Previewed, preview
@@ -70,17 +70,12 @@ def _started(scratch: str, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             stdout=subprocess.PIPE,
             stderr=printed,
             env={**os.environ, "TMPDIR": scratch},
-            start_new_session=True,  # see `kill_session`
+            start_new_session=True,  # see `reap`
         )
     try:
         yield process
     finally:
-        kill_session(process.pid)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-        process.wait()
+        reap(process)
 
 
 def _exchange(process: subprocess.Popen[bytes], job: bytes, *, is_gone: Callable[[], bool]) -> bytes:

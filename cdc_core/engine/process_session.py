@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -23,6 +24,16 @@ def kill_session(session: int, *, but: int | None = None) -> bool:
     nothing is found, and Spark ends by itself when its driver has.
     """
     return _kill_all(lambda: [pid for pid, _, its_session in _living() if its_session == session and pid != but])
+
+
+def reap(process: subprocess.Popen[bytes]) -> int:
+    """Kill the session of *process*, its first one, and close its pipes; return its exit status."""
+    kill_session(process.pid)  # before it is reaped: its number cannot be another's yet
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()
+    return process.wait()
 
 
 def kill_in(directory: Path) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from cdc_core.engine.process_session import kill_session
+from cdc_core.engine.process_session import reap
 from cdc_core.jobs.cluster import installed
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.spark.log_file import open_log
@@ -83,9 +83,8 @@ class Spare:
 
     def end(self) -> None:
         """End it with all that it has started, and return then."""
-        kill_session(self.process.pid)
-        with self.process:
-            self.remove()
+        reap(self.process)
+        self.remove()
 
     def remove(self) -> None:
         """Remove its files. It has ended."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, packed, read_lines, unpacked
-from cdc_core.engine.process_session import kill_session
+from cdc_core.engine.process_session import kill_session, reap
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
 from cdc_core.jobs.spares import Spare
@@ -210,15 +210,9 @@ class SubprocessRun:
     def _reap(self) -> int | None:
         """Return the exit status of the child, None if there is none, when nothing of it is alive."""
         with self._lock:
-            process = self._process
-            if process is None:
+            if self._process is None:
                 return None
-            kill_session(process.pid)  # before it is reaped: its number cannot be another's yet
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(BrokenPipeError):
-                        pipe.close()
-            status = process.wait()
+            status = reap(self._process)
         if self._spare is not None:
             self._spare.remove()
         return status
