@@ -115,6 +115,15 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize("path", ["..", "../up", "x/./y", "x#y/.."])
+def test_a_path_that_clients_would_shorten_is_refused(cloud: CloudRig, path: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        cloud.destination(uri=f"s3://bucket/{path}").check()
+    assert str(refused.value) == (
+        f"sink URI 's3://bucket/{path}' has '.' or '..' in its path, which stores do not resolve. Remove it"
+    )
+
+
 def test_every_scheme_is_one_of_a_store_that_shows_only_whole_objects() -> None:
     (registration,) = cdc_register_sinks()
     assert {*uris._PROTOCOLS, "file"} == set(registration.schemes)

@@ -229,7 +229,7 @@ def _with_response(error: exceptions.HttpResponseError, *, specified: bool) -> S
     if code in ("AuthenticationFailed", "InvalidAuthenticationInfo"):
         return StoreProblem(
             reason="Azure rejected the key or token of the account",
-            remedy=f"Check AZURE_ACCOUNT_KEY{where}",
+            remedy=f"Check AZURE_ACCOUNT_KEY{where}, and the clock of this machine",
             repairable=True,
         )
     if code in ("AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions", "403"):

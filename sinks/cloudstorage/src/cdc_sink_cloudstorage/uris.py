@@ -106,7 +106,8 @@ def _parts(uri: str) -> SplitResult:
 
 def _remote_place(uri: str, parts: SplitResult) -> _Place:
     protocol = _PROTOCOLS[parts.scheme]
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    path = f"{parts.path}#{parts.fragment}" if parts.fragment else parts.path
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path.rstrip('/')}"
     if not parts.netloc:
         raise ConfigError(f"sink URI '{shown}' does not name a bucket. Write {parts.scheme}://bucket/path")
     if parts.password is not None:
@@ -114,6 +115,8 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
             f"sink URI '{shown}' contains a password, which would become part of the bucket's name. Remove it, and give"
             " the credentials as parameters or in the environment"
         )
+    if not {".", ".."}.isdisjoint(path.split("/")):
+        raise ConfigError(f"sink URI '{shown}' has '.' or '..' in its path, which stores do not resolve. Remove it")
     try:
         fsspec.get_filesystem_class(protocol)
     except ImportError:
