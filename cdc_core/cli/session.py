@@ -76,14 +76,12 @@ class CliSession:
 
     def start_logging(self, *, quiet: bool = False) -> None:
         """Send log records to the console, masked; of a *quiet* command only warnings."""
-        handler: logging.Handler = logging.StreamHandler(sys.stderr)
+        handler: logging.Handler = _ConsoleHandler(self.console)
+        handler.setFormatter(NamingFormatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.addFilter(lambda record: details_of(record) is None)
         if self.log_format == "json":
+            handler = logging.StreamHandler(sys.stderr)
             handler.setFormatter(JsonFormatter())
-        else:
-            if self.console.is_terminal:
-                handler = _ConsoleHandler(self.console)
-            handler.setFormatter(NamingFormatter("%(asctime)s %(levelname)s %(message)s"))
-            handler.addFilter(lambda record: details_of(record) is None)
         self._logs = True
         handler.addFilter(self._with_commands)
         handler.addFilter(self._filter)
@@ -119,7 +117,7 @@ def _is_ours_to_show(record: logging.LogRecord) -> bool:
 
 
 class _ConsoleHandler(logging.Handler):
-    """Prints records on a console that may hold a live block."""
+    """Prints records on a console, which on a terminal may hold a live block. No output that fails is an error."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -127,8 +125,11 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._console.print(Text(self.format(record)), soft_wrap=True)
-        except Exception:  # a terminal that is gone must not fail what logs
+            if self._console.is_terminal:
+                self._console.print(Text(self.format(record)), soft_wrap=True)
+            else:  # rich would end the process when nobody reads a pipe anymore
+                click.echo(self.format(record), err=True)
+        except Exception:
             self.handleError(record)
 
 
