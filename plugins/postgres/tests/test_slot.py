@@ -142,6 +142,8 @@ def test_a_dropped_slot_is_lost_history(database: str, sql: Sql) -> None:
         found = PostgresRangefeed(replace(feed.context, saved=feed.saved))
         found.check()
         sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
+        sql.execute("ALTER TABLE t RENAME TO lost")  # as on a server that was restored from a dump
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
         lost = rf"slot {slot_of(feed)} no longer exists: .* --all --new-slot"
         with pytest.raises(HistoryLostError, match=lost):
             found.check()

@@ -75,7 +75,11 @@ class PostgresRangefeed(Rangefeed):
                 require_no_namesake(connection, self.context, slot)
             state = slot.state(connection)
             # A first start, also one with a new slot, creates what it needs, and drops before what there is.
-            first = self.context.saved is None or is_intent(self.context.saved)
+            token = self.context.saved
+            saved = None if token is None or is_intent(token) else PostgresToken.from_json(token)
+            first = saved is None
+            if saved is not None:  # without the slot, it does not matter what else is missing
+                slot.require_kept(connection, needed=saved.lsn)
             publication = not slot.publication.given and first
             if publication and self._server.used:
                 with closing(self._primary.connect()) as primary:
@@ -103,9 +107,7 @@ class PostgresRangefeed(Rangefeed):
                 connection, altered=self.context.options.row_filter or not all(table.published for table in tables)
             )
             require_given(connection, slot, self.context, tables)
-            if self.context.saved is not None and not first:
-                saved = PostgresToken.from_json(self.context.saved)
-                slot.require_kept(connection, needed=saved.lsn)
+            if saved is not None:
                 require_unaltered(slot.publication, catalog, saved)
             if first:
                 warn_of_children(connection, tables)
