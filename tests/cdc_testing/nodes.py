@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import psutil
 from cdc_testing.documented_role import documented
+from cdc_testing.processes import tree
 from cdc_testing.runs import eventually
 
 from cdc_core.config.definition import changefeed_of
@@ -78,11 +79,7 @@ class NodeProcess:
     def tree(self) -> list[psutil.Process]:
         """Return the node's process, its JVM, its Python workers and all others that it has started."""
         assert self.process is not None
-        try:
-            node = psutil.Process(self.process.pid)
-            return [node, *node.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return tree(self.process.pid)
 
     def kill(self) -> None:
         """End the node as `kill -9` does; its JVM and its workers notice by themselves."""

@@ -16,6 +16,15 @@ def kill(process: psutil.Process) -> None:
         return
 
 
+def tree(pid: int) -> list[psutil.Process]:
+    """Return the process and all its descendants, itself first; nothing when it has ended."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 def name(process: psutil.Process) -> str:
     try:
         return str(process.name())

@@ -17,7 +17,7 @@ from typing import Protocol, Self, TypeVar
 
 import psutil
 from cdc_testing.documented_role import documented
-from cdc_testing.processes import kill, runs_tasks
+from cdc_testing.processes import kill, runs_tasks, tree
 
 from cdc_core.cli.located import STATE_DIRECTORY
 from cdc_core.cli.main import main
@@ -213,11 +213,7 @@ class Feed:
     def tree(self) -> list[psutil.Process]:
         """Return the driver and all its descendants, itself first."""
         assert self.process is not None
-        try:
-            driver = psutil.Process(self.process.pid)
-            return [driver, *driver.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
+        return tree(self.process.pid)
 
     def kill_driver(self) -> None:
         """SIGKILL `cdc run` itself, and wait until the JVM and workers that it leaves behind are gone too."""

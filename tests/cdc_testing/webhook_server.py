@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from cdc_sink_kafka.demo.java_process import free_port
 from cdc_sink_kafka.demo.servers import Certificates, make_certificates
 from cdc_testing.webhook_bodies import messages_of
 
@@ -53,7 +54,7 @@ class WebhookServer:
         self.directory = directory
         self.certificates: Certificates = make_certificates(directory / "certificates")
         self.tls = tls
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
         self._ends = {"journal": 0, "requests": 0}
@@ -226,8 +227,3 @@ def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook
     """An endpoint for the whole session. Tests use a `new_path`; a test that breaks the endpoint starts its own."""
     with WebhookServer(tmp_path_factory.mktemp("webhook")) as server:
         yield server
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.command import Cdc
 from cdc_testing.otlp_receiver import Receiver, attributes_of, metrics_of
 from cdc_testing.stored import DEFINITION
@@ -23,17 +24,11 @@ from cdc_core.telemetry.tally import Tally
 Run = Callable[..., Any]
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_metrics_of_the_changefeeds_of_a_run_are_served_while_it_lasts(
-    file: Path, port: int, engine: Callable[[Run], None]
+    file: Path, engine: Callable[[Run], None]
 ) -> None:
     got: list[str] = []
+    port = free_port()
 
     def run(feed: Any, *, store: Any, **_: Any) -> None:
         for name in (feed.name, "other"):
