@@ -14,27 +14,10 @@ from cdc_core import Destination, Encoder, Rangefeed, ResolvedSink, Sink, SliceR
 
 ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = (
-    "rangefeed",
-    "rangefeed_context",
-    "step_planner",
-    "slice_reader",
-    "source_history",
-    "rangefeed_values",
-    "encoder",
-    "encoder_context",
-    "file_body",
-    "envelope",
-    "sink",
-    "resolved_sink",
-    "destination",
-    "sink_context",
-    "decoder",
-    "sink_reader",
-    "source_writer",
-    "stored_history",
-    "registrations",
-    "sink_registration",
-    "hookspecs",
+    *("rangefeed", "rangefeed_context", "step_planner", "slice_reader", "source_history", "rangefeed_values"),
+    *("encoder", "encoder_context", "file_body", "envelope", "sink", "resolved_sink", "destination"),
+    *("sink_context", "decoder", "sink_reader", "source_writer", "stored_history", "registrations"),
+    *("sink_registration", "hookspecs"),
 )
 PROSE = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

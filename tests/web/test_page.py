@@ -127,17 +127,9 @@ def test_the_overview_of_an_empty_store_says_so(tmp_path: Path) -> None:
 def test_one_changefeed_shows_its_strip_measurements_spans_history_and_definition(browser: Browser) -> None:
     text = browser.get("/ui/changefeeds/orders").page.text
     for wanted in (
-        "source",
-        "encoder",
-        "sink",
-        "waits for changes",
-        "Oldest row not yet delivered: at most",
-        "Commit to durable",
-        "Retained log 50.4 MB",
-        "shop.public.customers all keys",
-        "adopted",
-        "options.resolved 1s",
-        "There are no dead letters.",
+        *("source", "encoder", "sink", "waits for changes", "Oldest row not yet delivered: at most"),
+        *("Commit to durable", "Retained log 50.4 MB", "shop.public.customers all keys", "adopted"),
+        *("options.resolved 1s", "There are no dead letters."),
     ):
         assert wanted in text, wanted
 

@@ -99,14 +99,8 @@ def test_a_schema_allows_marks_and_only_options_that_are_set() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        "",
-        "1",
-        "true",
-        "{}",
-        "[]",
-        '{"properties": 1}',
-        '{"properties": {"__crdb__": {}}}',
-        '{"properties": {"after": 1}}',
+        *("", "1", "true", "{}", "[]", '{"properties": 1}'),
+        *('{"properties": {"__crdb__": {}}}', '{"properties": {"after": 1}}'),
     ],
 )
 def test_foreign_schemas_do_not_allow_marks(schema: str) -> None:
