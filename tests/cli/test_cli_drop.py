@@ -189,12 +189,7 @@ class TestOrphans:
         assert cdc(*command).out == f"there are no orphans at simulated://{source.directory}\n"
 
     def test_what_may_be_another_programs_stays_unless_it_is_named(
-        self,
-        source: SimulatedDatabase,
-        kept: str,
-        command: list[str],
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: Capture,
+        self, source: SimulatedDatabase, kept: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
     ) -> None:
         created = SimulatedRangefeed.created
         monkeypatch.setattr(

@@ -86,6 +86,5 @@ def test_a_demo_that_lacks_something_says_what_to_install(
     (module,) = tmp_path.glob("*.py")
     module.write_text("import no_such_module_at_all")
     assert re.search(
-        r"demo 'movr' cannot be loaded: .*no_such_module_at_all.*; pip install 'acme-movr\[demo\]'",
-        cdc.refused("demo"),
+        r"demo 'movr' cannot be loaded: .*no_such_module_at_all.*; pip install 'acme-movr\[demo\]'", cdc.refused("demo")
     )

@@ -106,18 +106,11 @@ def test_what_the_changefeed_refers_to_need_not_be_there(file: Path, store: Prog
     [
         ([], "cdc resume {file}"),
         (["orders", "--state", "a b"], "cdc resume {file} orders --state 'a b'"),
-        (
-            ["--state", "sqlite:///{file}.hunter2"],
-            "cdc resume {file} --state sqlite:///{file}.***",
-        ),
+        (["--state", "sqlite:///{file}.hunter2"], "cdc resume {file} --state sqlite:///{file}.***"),
     ],
 )
 def test_a_run_is_told_the_command_that_resumes_it(
-    file: Path,
-    engine: Callable[[Run], None],
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    command: str,
+    file: Path, engine: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch, arguments: list[str], command: str
 ) -> None:
     monkeypatch.chdir(file.parent)
     got: dict[str, Any] = {}

@@ -21,10 +21,7 @@ from cdc_core.errors import BadRowError
 from cdc_core.unavailable import unavailable_by_column
 
 PLANNED = PlannedSlice(
-    slice=Slice(lower=Timestamp(0), payload=None),
-    info=SliceInfo(step=0, index=0, lower=Timestamp(0)),
-    slices=1,
-    end={},
+    slice=Slice(lower=Timestamp(0), payload=None), info=SliceInfo(step=0, index=0, lower=Timestamp(0)), slices=1, end={}
 )
 WIDE = dataclasses.replace(
     TABLE, columns=(*TABLE.columns, Column(name="text", type=ColumnType(kind=Kind.STRING, source="text")))

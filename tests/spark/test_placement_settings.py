@@ -47,10 +47,7 @@ LABEL = "node.selector.topology.kubernetes.io"
         (
             "yarn",
             "region=us-east-2",
-            {
-                "spark.yarn.am.nodeLabelExpression": "us-east-2",
-                "spark.yarn.executor.nodeLabelExpression": "us-east-2",
-            },
+            {"spark.yarn.am.nodeLabelExpression": "us-east-2", "spark.yarn.executor.nodeLabelExpression": "us-east-2"},
         ),
     ],
 )

@@ -50,9 +50,7 @@ SINK = "kafka://host:9092?topic_prefix=a_"
         (
             "CREATE CHANGEFEED FOR t INTO 'file:///o' WITH max_step_rows = 5, a.b = -1, dead_letter = 'it''s \\'",
             CreateChangefeed(
-                tables=("t",),
-                sink="file:///o",
-                options={"max_step_rows": "5", "a.b": "-1", "dead_letter": "it's \\"},
+                tables=("t",), sink="file:///o", options={"max_step_rows": "5", "a.b": "-1", "dead_letter": "it's \\"}
             ),
         ),
         ("CREATE CHANGEFEED FOR t", CreateChangefeed(tables=("t",))),

@@ -7,9 +7,7 @@ from cdc_conformance.simulated.script import CRASH, PAUSE, SPLIT, play
 from cdc_conformance.simulated.steps import Abort, Begin, Commit, Delete, Put, Remove, Rollback, Tick, Write
 
 
-def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(
-    db: SimulatedDatabase,
-) -> None:
+def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(db: SimulatedDatabase) -> None:
     feeds = [Follower(db)]
 
     def read() -> None:
@@ -44,10 +42,7 @@ def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(
         (5, 5),
         (5, None),
     ]
-    assert db.as_of(db.now).rows("t") == {
-        1: {"id": 1, "n": 2, "note": None},
-        9: {"id": 9, "n": 2, "note": None},
-    }
+    assert db.as_of(db.now).rows("t") == {1: {"id": 1, "n": 2, "note": None}, 9: {"id": 9, "n": 2, "note": None}}
 
 
 def test_play_returns_the_outcome_of_each_item(db: SimulatedDatabase) -> None:

@@ -118,10 +118,7 @@ def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None
     ("change", "complaint"),
     [
         ({"name": "shelv"}, "there is no sink 'shelv'; "),
-        (
-            {"uri": "{root}/x"},
-            "each promise needs a separate place: put {unique} into the URI or into an option",
-        ),
+        ({"uri": "{root}/x"}, "each promise needs a separate place: put {unique} into the URI or into an option"),
         ({"uri": "file:///x/{unique}"}, " must begin with '"),
         ({"uri": "{scheme}://u:p/w@h/{unique}"}, "the password in the URI must be percent-encoded"),
         ({"option": "patient=3"}, "does not know option 'patient'; did you mean 'patience'?"),
@@ -237,10 +234,7 @@ def test_pytest_tests_the_same_promises(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (
-            ["--pyargs", "cdc_conformance"],
-            "--pyargs cdc_conformance needs --cdc-sink NAME, --cdc-encoder NAME or",
-        ),
+        (["--pyargs", "cdc_conformance"], "--pyargs cdc_conformance needs --cdc-sink NAME, --cdc-encoder NAME or"),
         (["--cdc-sink", "cloudstorage"], "sink 'cloudstorage' needs a URI: --cdc-uri 'file://…/{unique}'"),
         (["--cdc-sink", "a", "--cdc-encoder", "b"], "--cdc-sink and --cdc-encoder cannot be combined; keep one of"),
         (["--cdc-encoder", "json", "--cdc-uri", "x://"], "an encoder has no URI; omit --cdc-uri"),

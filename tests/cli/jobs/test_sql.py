@@ -187,10 +187,7 @@ def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
 
     paused(store, create.replace("public.counter", "counter, app.t"), cdc, begun=True)
     assert full_names() == "shop.public.counter, shop.app.t"
-    cdc(
-        "sql",
-        """ALTER CHANGEFEED orders ADD db.public."Odd Name" WITH initial_scan = 'yes' DROP public.counter""",
-    )
+    cdc("sql", """ALTER CHANGEFEED orders ADD db.public."Odd Name" WITH initial_scan = 'yes' DROP public.counter""")
     assert full_names() == 'shop.app.t, shop.public."Odd Name"'
     assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True}
     cdc("alter", "orders", "--add", "db.public.t3", "--no-initial-scan", "--drop", "db.app.t")

@@ -32,9 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("cdc-conformance", "promises of plugins for cdc-core")
     for kind in ("sink", "encoder", "rangefeed"):
         group.addoption(
-            f"{_FLAG}{kind}",
-            metavar="NAME",
-            help=f"test the installed {kind} NAME; use it with --pyargs {_PACKAGE}",
+            f"{_FLAG}{kind}", metavar="NAME", help=f"test the installed {kind} NAME; use it with --pyargs {_PACKAGE}"
         )
     group.addoption(
         f"{_FLAG}uri",

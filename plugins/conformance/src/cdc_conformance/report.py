@@ -256,10 +256,5 @@ def _wrapped(line: str) -> list[str]:
     if line.startswith(" ") or not line:
         return [f"    {line}".rstrip()]
     return textwrap.wrap(
-        line,
-        _WIDTH,
-        initial_indent="    ",
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )

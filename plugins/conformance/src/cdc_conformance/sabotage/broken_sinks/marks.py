@@ -10,14 +10,7 @@ from typing import IO, ClassVar
 
 from cdc_conformance.reference.sink import Line, ReferenceResolvedSink, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
-from cdc_conformance.sabotage.broken_sinks.tampering import (
-    Buffered,
-    LateSink,
-    cut,
-    is_locked,
-    probe,
-    value_bytes,
-)
+from cdc_conformance.sabotage.broken_sinks.tampering import Buffered, LateSink, cut, is_locked, probe, value_bytes
 from cdc_core import (
     Flushed,
     RefusedRowsError,
