@@ -14,7 +14,7 @@ from cdc_sink_kafka.clients import Settings
 
 _LIMIT_S = 60.0
 _POLL_S = 0.2
-_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._UNKNOWN_PARTITION)
 _PROPERTIES: dict[str, Any] = {
     "group.id": "reader",  # required by the client; it never joins the group
     "enable.auto.commit": False,
