@@ -42,13 +42,13 @@ class CloudEvents:
     def __post_init__(self) -> None:
         if not _URI.fullmatch(self.source):
             raise ValueError(
-                f"option 'cloudevents_source' is '{self.source}', which is not a URI without query and fragment; "
-                "write a path such as /shop, or https://example.com/shop, and percent-encode other characters"
+                f"option 'cloudevents_source' is '{self.source}', which must be a URI without query or fragment; write"
+                " a path such as /shop, or a URL such as https://example.com/shop, and percent-encode other characters"
             )
         if not _VISIBLE.fullmatch(self.type_prefix):
             raise ValueError(
-                f"option 'cloudevents_type_prefix' is '{self.type_prefix}', which has characters other than visible "
-                "ASCII; write it like com.example.shop."
+                f"option 'cloudevents_type_prefix' is '{self.type_prefix}', which has characters other than visible"
+                " ASCII; write a prefix such as com.example.shop."
             )
 
     @property
@@ -72,7 +72,7 @@ class CloudEvents:
         for op, name in _OPS.items():
             if type_ == f"{self.type_prefix}{name}":
                 return Op.INSERT if op is Op.SCAN else op
-        raise ValueError(f"unknown type of an event '{type_}'")
+        raise ValueError(f"unknown event type '{type_}'")
 
     def resolved(self, timestamp: Timestamp) -> dict[str, str]:
         """Return the attributes of a resolved mark. It has no subject, and the source of the whole changefeed."""

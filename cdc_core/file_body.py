@@ -49,7 +49,8 @@ def joined_lines(values: pa.Array) -> pa.Buffer:
     """
     if values.null_count:
         raise ContractError(
-            "the encoder returned a tombstone (a null value), for which a file has no line; it must refuse files"
+            "the encoder returned a tombstone (a null value), which a file of lines cannot hold; the encoder must"
+            " refuse files"
         )
     if values.type != pa.large_binary():
         values = values.cast(pa.large_binary())

@@ -17,7 +17,7 @@ def keyed_schema(schema: TableSchema, column: str) -> TableSchema:
     """Return *schema* with *column* as its key. Raises: ConfigError when it has no such column."""
     if all(known.name != column for known in schema.columns):
         raise ConfigError(
-            f"table {schema.name} has no column '{column}', which the option key_column names; add it, or use a"
+            f"table {schema.name} has no column '{column}', which the option key_column names; add the column, or use a"
             " separate changefeed for the table"
         )
     return replace(schema, primary_key=(column,), key=())

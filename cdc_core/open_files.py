@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 
-REMEDY = "raise the limit, such as with `ulimit -n 4096`"
+REMEDY = "raise the limit, for example with `ulimit -n 4096`"
 
 
 def open_files_limit() -> int | None:

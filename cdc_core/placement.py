@@ -80,8 +80,8 @@ def assign_spans(
     if not matching:
         there = "; ".join(sorted({str(place.locality) or "(no locality)" for place in places})) or "none"
         raise ConfigError(
-            f"execution_locality: no executor is in '{within}'; their localities are: {there}. Use tiers of one of "
-            "these"
+            f"execution_locality: no executor is in '{within}'; their localities are: {there}. Use the tiers of one of"
+            " these localities"
         )
     candidates = _Candidates(matching)
     dice = random.Random(seed)

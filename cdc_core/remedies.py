@@ -12,7 +12,7 @@ from collections.abc import Mapping
 RUN_AGAIN = "run the changefeed again"
 RUN_ANOTHER = "run a changefeed under another name"
 ALL_AGAIN = "To emit all rows again, first run `cdc rescan FILE NAME --all`"
-LIST_AGAIN = "run once without it in 'tables', and then list it again"
+LIST_AGAIN = "run once without the table in 'tables', and then list it again"
 CONTINUE_WITH_POLICY = (
     "run with schema_change_policy = 'backfill' to emit the rows of the table again, or with 'nobackfill'"
 )

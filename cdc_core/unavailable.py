@@ -60,9 +60,9 @@ def refuse_unavailable(rows: RowBatch, *, format_: str) -> None:
     for column, mask in unavailable_by_column(rows).items():
         row = int(mask.argmax())
         raise EncodeError(
-            f"cannot encode column {column} of table {rows.schema.name} as {format_} (key {rows.shown_key(row)}): the"
-            " source does not know its value, because the update left it unchanged, and the format cannot say so."
-            f" Run ALTER TABLE {rows.schema.name} REPLICA IDENTITY FULL, set the source's option"
-            " unchanged_toast = 'lookup', or choose another format",
+            f"cannot encode column {column} of table {rows.schema.name} as {format_} (key {rows.shown_key(row)}): its"
+            " value is unknown, because the update left it unchanged, and the format cannot express that. Run ALTER"
+            f" TABLE {rows.schema.name} REPLICA IDENTITY FULL, set the source's option unchanged_toast = 'lookup', or"
+            " choose another format",
             row=row,
         )

@@ -100,7 +100,7 @@ def as_json(event: Any) -> dict[str, Any]:
         ("file:///d", {}, "sink 'cloudstorage' does not accept envelope 'cloudevents'; it accepts bare, enriched, wr"),
         ("kafka://b", {"enriched_properties": "source"}, "'enriched_properties' requires envelope 'enriched'"),
         ("kafka://b", {"envelope": "wrapped"}, "option 'cloudevents_source' requires envelope 'cloudevents'; remove"),
-        ("kafka://b", {"cloudevents_source": "a b"}, "option 'cloudevents_source' is 'a b', which is not a URI"),
+        ("kafka://b", {"cloudevents_source": "a b"}, "option 'cloudevents_source' is 'a b', which must be a URI"),
         (
             "kafka://b",
             {"cloudevents_type_prefix": "é"},
@@ -122,5 +122,5 @@ def test_what_cannot_be_combined_is_refused_by_name(
 def test_watching_shows_structured_events_only(host: PluginHost) -> None:
     feed = resolve_without_sink(changefeed("kafka://b"), host)
     assert json.loads(Parts(feed).open_encoder().encode_resolved("", AT)) == json.loads(PAGE.blocks("json")[1])
-    with pytest.raises(OptionError, match="'binary' puts attributes into headers, and messages without a sink"):
+    with pytest.raises(OptionError, match="'binary' puts attributes into headers, but messages without a sink"):
         resolve_without_sink(changefeed("kafka://b", cloudevents_mode="binary"), host)

@@ -107,7 +107,7 @@ def test_whoever_is_sent_to_another_name_is_told_how_to_remove_the_old_changefee
 
 def test_the_limit_of_open_files_is_named_when_it_is_the_reason() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    remedy = "; this process may open {} files: raise the limit, such as with `ulimit -n 4096`"
+    remedy = "; this process may open {} files: raise the limit, for example with `ulimit -n 4096`"
     error = RetryableError("h:9092: no connection\nmore")
     assert one_line(error) == "h:9092: no connection"
     free = os.dup(0)

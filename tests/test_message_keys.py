@@ -164,7 +164,7 @@ def test_a_table_without_the_column_is_refused_at_the_start_and_ends_a_run(
     rows: RowBatch, kind: type[Encoder], options: Any
 ) -> None:
     encoder = opened(kind, options, column="town")
-    wanted = r"table public\.orders has no column 'town', which the option key_column names; add it"
+    wanted = r"table public\.orders has no column 'town', which the option key_column names; add the column"
     with pytest.raises(ConfigError, match=wanted):
         encoder.check([(rows.schema, "orders")])
     with pytest.raises(TerminalError, match=wanted):

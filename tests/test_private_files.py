@@ -88,5 +88,5 @@ def test_spark_does_not_start_from_a_directory_that_another_user_keeps_there(
     else:
         theirs.rename(scratch)
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
-    with pytest.raises(ConfigError, match=rf"'{scratch}': other users may change code there; remove it"):
+    with pytest.raises(ConfigError, match=rf"'{scratch}': other users may change code there; remove the directory"):
         _emptied(scratch)

@@ -84,10 +84,10 @@ class Audit:
             pass
         if figures.differences:
             raise ConfigError(
-                f"{counted(figures.differences, 'row')} of {figures.rows:,} differ, but the newest resolved mark "
-                f"{marks[-1]} at {self._feed.shown_destination} is older than the read of the source "
-                f"({source.latest}), so an undelivered change looks like a loss. Audit '{self._feed.name}' while it "
-                "runs, or run it once more first"
+                f"{counted(figures.differences, 'row')} of {figures.rows:,} differ, but the newest resolved mark"
+                f" {marks[-1]} at {self._feed.shown_destination} is older than the audit's read of the source"
+                f" ({source.latest}), so an undelivered change looks like a loss. Audit '{self._feed.name}' while it"
+                " runs, or run it once more first"
             )
 
     def _open(self, schemas: Sequence[TableSchema]) -> Delivered:
@@ -134,8 +134,8 @@ class Audit:
         before = [mark for mark in marks if mark <= source.resolved]
         if not before:
             raise ConfigError(
-                f"the oldest resolved mark {marks[0]} at {self._feed.shown_destination} is newer than the read of the "
-                "source. Run the audit again"
+                f"the oldest resolved mark {marks[0]} at {self._feed.shown_destination} is newer than the audit's read"
+                " of the source. Run the audit again"
             )
         return before[-1]
 
@@ -236,8 +236,8 @@ def require_auditable_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSc
     for schema in schemas:
         if schema.key:
             raise ConfigError(
-                f"changefeed '{feed.name}' cannot be audited: its section of table {schema.name} leaves out key "
-                "columns. Add them to 'columns'"
+                f"changefeed '{feed.name}' cannot be audited: the section of table {schema.name} leaves out key"
+                " columns. Add them to its 'columns'"
             )
         if feed.envelope().delete is DeleteForm.KEY_AND_NULLS and len(schema.columns) == len(schema.primary_key):
             raise ConfigError(
@@ -273,7 +273,7 @@ def _reasons(feed: ResolvedChangefeed) -> Iterator[str]:
     if options.initial_scan == "no":
         yield "without an initial scan, the destination lacks rows that have not changed since the start"
     if envelope.row is RowPlace.NOWHERE:
-        yield f"in envelope '{options.envelope}' there are no values to compare"
+        yield f"messages in envelope '{options.envelope}' have no values to compare"
     if options.resolved is None:
         yield "it delivers no resolved marks; set option 'resolved'"
     if not envelope.updated:

@@ -70,7 +70,8 @@ class Altering(Finder):
             if _runs(job):
                 raise _fixed(job, f"job '{name}': the scan of added tables", begun=False)
             raise ConfigError(
-                f"job '{name}' has not started yet, so option initial_scan applies to all of its tables; set it instead"
+                f"job '{name}' has not started yet, so option initial_scan applies to all of its tables; set that"
+                " option instead"
             )
         altered = self.redefine(name, after, before=last, why=f"altered ({by}): {change}", scans=chosen)
         tables = () if after.tables == before.tables else after.tables

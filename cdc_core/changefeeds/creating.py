@@ -129,7 +129,7 @@ class Continuing(Creating):
             if connect:
                 _check(feed, self.store, left)
         except ConfigError as error:
-            text = "its progress is being handed over, and the changefeed does not run until this command succeeds"
+            text = "its progress is being handed over, and the changefeed cannot run until this command succeeds"
             if connect:
                 text += ", perhaps with --no-check"
             raise ConfigError(f"{error}; {text}") from error
@@ -200,5 +200,5 @@ class Continuing(Creating):
                     left.handover.take_back(feed.name, kept)
                 raise
             except RetryableError as error:
-                text = f"repeat this command; until it succeeds, changefeed '{feed.name}' does not run"
+                text = f"repeat this command; until it succeeds, changefeed '{feed.name}' cannot run"
                 raise RetryableError(f"{error}; {text}") from error

@@ -123,7 +123,7 @@ def _of_any(found: Report) -> Iterator[Cause]:
         yield Cause(what=shown["notice"])
     if shown["releases_failed"] > 1 and found.state not in DONE:
         steps = f"{shown['releases_failed']:,} steps"
-        yield Cause(what=f"the source has not released history after the last {steps}, and may run out of disk")
+        yield Cause(what=f"the source has not released history after the last {steps}, and may run out of disk space")
     if found.dead_letters:
         what = f"{found.dead_letters:,} rows are dead letters"
         replay = f"pause it, then `cdc replay-dead-letters {name}`"

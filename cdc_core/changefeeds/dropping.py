@@ -124,7 +124,7 @@ def orphans_at(
     with closing(part(context)) as rangefeed:
         created = rangefeed.created()
         if created is None:
-            raise ConfigError(f"{source.owner} cannot list what changefeeds have created there; see its documentation")
+            raise ConfigError(f"{source.owner} cannot list what changefeeds have created; see its documentation")
         names = known()  # after the list: a changefeed is in its store before it creates anything
         found = [entry for entry in created if entry.feed_id not in names]
         for name in only:
@@ -165,8 +165,9 @@ def _require_orphan(name: str, created: Sequence[SourceObjects], known: dict[str
     entry = next((entry for entry in created if entry.name == name), None)
     if entry is None:
         raise ConfigError(
-            f"--only {name}: no changefeed has created it at this source; remove --only to list what they have created"
+            f"--only {name}: no changefeed has created this object at the source; remove --only to list what"
+            " changefeeds have created"
         )
     owner = known.get(entry.feed_id)
     if owner is not None:
-        raise ConfigError(f"--only {name}: it belongs to changefeed '{owner}'; use `cdc drop FILE {owner}`")
+        raise ConfigError(f"--only {name}: this object belongs to changefeed '{owner}'; use `cdc drop FILE {owner}`")

@@ -104,7 +104,7 @@ def _exchange(process: subprocess.Popen[bytes], job: bytes, *, is_gone: Callable
             if len(output) > MAX_BYTES:
                 raise TerminalError(f"its messages have more than {MAX_BYTES >> 20} MiB; ask for fewer rows")
             return output
-    raise TerminalError(f"it took longer than {_LIMIT_S:g} s; use `cdc preview`, which has no limit")
+    raise TerminalError(f"it took longer than {_LIMIT_S:g} s; use `cdc preview`, which has no time limit")
 
 
 _places = threading.BoundedSemaphore(2)

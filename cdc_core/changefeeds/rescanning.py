@@ -55,13 +55,16 @@ class Rescanning(Finder):
         if self.store.progress.load(feed.name) is None:
             raise ConfigError(f"changefeed '{feed.name}' has not started yet; its first run reads all tables")
         if feed.options.initial_scan == "only":
-            raise ConfigError(f"changefeed '{feed.name}' only scans its tables once; to scan again, use another name")
+            raise ConfigError(
+                f"changefeed '{feed.name}' only scans its tables, and only once; to scan them again, choose"
+                " another name"
+            )
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch)
         end = feed.options.end
         if end is not None and end <= source_clock(feed):
             raise ConfigError(
-                f"changefeed '{feed.name}' ends at end_time, {end}, and the contents of its tables at that time can "
-                "no longer be read; to scan them now, use another name"
+                f"changefeed '{feed.name}' ends at end_time, {end}, and the contents of its tables at that time can no"
+                " longer be read; to scan the tables now, choose another name"
             )
         return feed
 

@@ -52,9 +52,7 @@ def next_time(cron: str, time_zone: str, *, after: float) -> float:
     except CronSimError as error:
         raise ConfigError(f"'{cron}' is not a cron expression: {str(error).lower()}; {example}") from error
     if found is None:
-        raise ConfigError(
-            f"the cron expression '{cron}' matches no time in the next 50 years; check its day and its month"
-        )
+        raise ConfigError(f"the cron expression '{cron}' matches no time in the next 50 years; check its day and month")
     return found
 
 
@@ -119,10 +117,10 @@ class Scheduling(Finder):
             return known_schedule(connection, wanted.name)
 
     def pause_schedule(self, name: str, reason: str) -> ScheduleRecord:
-        """Start no more jobs; running ones are not affected. Raises: ConfigError when it is paused already."""
+        """Start no more jobs; running ones are not affected. Raises: ConfigError when it is already paused."""
         with self.store.transaction() as connection:
             if known_schedule(connection, name, locked=True).next_run is None:
-                raise ConfigError(f"schedule '{name}' is paused already")
+                raise ConfigError(f"schedule '{name}' is already paused")
             return _changed(connection, name, next_run=None, reason=reason)
 
     def resume_schedule(self, name: str) -> ScheduleRecord:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--at",
     metavar="RESOLVED",
-    help="Compare as of this resolved mark. Default: the newest one when the source is read.",
+    help="Compare as of this resolved mark. Default: the newest mark when the source is read.",
 )
 @click.option(
     "--wait",
@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     "directory",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory for temporary files, which take about as much space as the tables. Default: the system's.",
+    help="Directory for temporary files, which take about as much space as the tables. Default: the system's temporary"
+    " directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def audit(named: Named, at: str | None, wait: float | None, rows: int, directory: Path | None, as_json: bool) -> int:
     """Compare the rows that the changefeed NAME in FILE has delivered with the rows at its source.
 
-    Reads both sides completely, and leaves nothing behind. Prints the rows that are missing at the destination, those
+    Reads both sides completely and leaves no objects behind. Prints the rows that are missing at the destination, those
     that exist only there, and those with different values. The exit status is 1 if there are any, and 2 if the
     changefeed cannot be audited.
     """

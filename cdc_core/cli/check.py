@@ -42,7 +42,7 @@ def check(named: Named, as_json: bool, locality: Locality) -> int:
     """Check that `cdc run` can start or continue the changefeed NAME in FILE: plugins, options, the source, the sink
     and its progress. Changes nothing.
 
-    Without NAME, check all changefeeds of the file. Prints one line for each part, and notes that are worth knowing.
+    Without NAME, check all changefeeds of the file. Prints one line for each part, and hints.
     The exit status is 2 if a check fails, also with --json.
     """
     session, found = named.session, [each.located() for each in named.each()]

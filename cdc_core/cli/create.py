@@ -49,8 +49,8 @@ from cdc_core.store.progress import ProgressStore
     metavar="[DIR|URL]",
     is_flag=False,
     flag_value="",
-    help="Continue where `cdc run` stopped: move its progress from this store. Default: .cdc beside FILE. "
-    "Write this option last.",
+    help="Continue where `cdc run` stopped: move its progress from this store. Without a value: .cdc beside FILE. Must"
+    " be the last option.",
 )
 @job_store_option
 @json_option
@@ -66,12 +66,12 @@ def create(
     store: str | None,
     as_json: bool,
 ) -> int:
-    """Make the changefeed NAME in FILE a job, which a node runs from now on; without NAME, all changefeeds of the file.
+    """Turn the changefeed NAME in FILE into a job that nodes run; without NAME, do so for all changefeeds of the file.
 
     FILE may also be the name of a pipeline that an installed package publishes. The store keeps the definition, with
     references such as ${PASSWORD} instead of secrets; each node resolves them from its own environment and files. A
-    changefeed that `cdc run` has run with this store continues where it stopped; with --from-state, so does one that
-    ran with another store. Stop that run first.
+    changefeed that `cdc run` ran with this store continues where it stopped. Use --from-state if it ran with another
+    store. Stop `cdc run` first.
     """
     found = [find_changefeed(file, each) for each in names_in(file, name)]
     feeds = [resolved(session, changefeed) for changefeed, _ in found]
@@ -146,12 +146,12 @@ def alter(
     """Change the tables of the changefeed NAME, in its definition in the progress store. Stop the changefeed first.
 
     The next run with --store scans the added tables while it follows the others, and skips the dropped ones, whose rows
-    stay at the sink. A run from FILE takes the list in the file: change it there too.
+    stay at the sink. A run from FILE uses the list in the file: change it there too.
 
-    For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names. A running job
-    continues with the changes after its running step. One that an error has stopped runs again; a paused one stays
-    paused. The source cannot be changed; once the job has started, neither can the type of its sink nor the options
-    cursor, end_time and initial_scan. While a node is starting a job, pause it before you alter it.
+    For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names. The changes apply
+    to a running job after its current step. A failed job runs again; a paused job stays paused. The source cannot be
+    changed. Once the job has started, the type of its sink and the options cursor, end_time and initial_scan cannot be
+    changed either. While a node is starting a job, pause it before you alter it.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
@@ -177,7 +177,7 @@ def alter(
     with opened(session, url, changefeed.name, by_name=named.store is not None) as changefeeds:
         changefeeds.find_job(changefeed.name, by_file=True)
         tables = changefeeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
-    click.echo(f"changefeed '{changefeed.name}': from its next run on, its tables are {', '.join(tables)}")
+    click.echo(f"changefeed '{changefeed.name}': from the next run on, its tables are {', '.join(tables)}")
     if named.store is None and set(changefeed.tables) != set(tables):
         click.echo(
             f"{named.file} lists other tables: change 'tables' there too, because a run from the file uses its list"
@@ -189,13 +189,13 @@ def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     """Return what was done to a job, and what becomes of it."""
     job = altered.job
     if job.pending is not None:
-        continues = f"node {job.node} finishes the running step before that"
+        continues = f"node {job.node} finishes the running step first"
     elif job.state in RESTING:
         continues = f"continue it with `cdc resume {job.name}`"
     else:
         continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
-    done = "is altered" if altered.is_new else "is unchanged: it already has this"
+    done = "is altered" if altered.is_new else "is unchanged: it already has this change"
     if job.pending is not None and not altered.is_new:
-        done = "was already asked for this"
+        done = "already has a request for this change"
     return f"job '{job.name}' {done}: {altered.change}; {continues}{tables}"

@@ -40,7 +40,7 @@ def debug(named: Named, output: str | None, logs: tuple[str, ...], no_connect: b
     """Write an archive about the changefeed NAME in FILE: versions, this host, configuration, progress, status, events,
     plans, log files, and the state of its source and sink. Changes nothing.
 
-    Secrets are masked. What cannot be collected is explained in the archive, and listed at the end.
+    Secrets are masked. The archive explains what could not be collected; the command lists it at the end.
     """
     for path in logs:
         parts.require_file(Path(path))

@@ -35,7 +35,9 @@ def declared_options(
                 multiple=row.name == repeated,
                 envvar=variable,
                 default=None,
-                help=row.doc + default + (f" Also from the environment variable {variable}." if variable else ""),
+                help=row.doc
+                + default
+                + (f" Can also be set by the environment variable {variable}." if variable else ""),
                 **kind,
             )(command)
         return command

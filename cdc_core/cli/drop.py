@@ -31,8 +31,8 @@ from cdc_core.telemetry.status import size_text
     "states",
     metavar="DIR|URL",
     multiple=True,
-    help="Same as --store, also where FILE names a pipeline that an installed package publishes. With "
-    "--orphans, repeat it for each store that may know a changefeed of the source.",
+    help="Same as --store, but FILE may also name a pipeline that an installed package publishes. With --orphans,"
+    " repeat it for each store that may know a changefeed of the source.",
 )
 @click.option(
     "--forget-only", is_flag=True, help="Do not connect to the source, for example because it no longer exists."
@@ -40,9 +40,9 @@ from cdc_core.telemetry.status import size_text
 @click.option(
     "--orphans",
     is_flag=True,
-    help="Drop what changefeeds have left at the source URI, if none of the stores knows them.",
+    help="Drop the objects at the source URI of changefeeds that none of the stores knows.",
 )
-@click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop this one only. May be repeated.")
+@click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop only this object. May be repeated.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @store_option
 @debug_option
@@ -64,11 +64,11 @@ def drop(
     retains history for it. Then deletes it from the progress store. What was delivered stays at the sink. A later run
     under the same name starts again, with an initial scan. Stop the changefeed first.
 
-    If this fails half-way, repeat it. End a job with `cdc cancel`; once it has ended, this deletes it from the progress
-    store.
+    If the command fails halfway, repeat it. End a job with `cdc cancel`; after that, `cdc drop` deletes it from the
+    progress store.
 
-    With --orphans and the URI of a source, drops unused objects there that were created by changefeeds which none of
-    the progress stores knows.
+    With --orphans and the URI of a source, drops unused objects that were created there by changefeeds unknown to all
+    of the progress stores.
     """
     if orphans:
         if name is not None or forget_only or store is not None:
@@ -131,8 +131,8 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
     session.mask_uri(uri)
     if yes and not (states or only):
         raise ConfigError(
-            "without --state, every changefeed of the source looks like an orphan; name its progress stores, or what to"
-            " drop with --only"
+            "without --state, every changefeed of the source looks like an orphan; name its progress stores with"
+            " --state, or name what to drop with --only"
         )
 
     def known() -> dict[str, str]:
@@ -147,7 +147,7 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
         for entry in orphans.found:
             fate = "in use, kept" if entry.active else "dropped" if entry in orphans.chosen else "kept"
             if fate == "kept" and not entry.sure:
-                fate = f"perhaps of another program, kept unless you add --only {entry.name}"
+                fate = f"may belong to another program, kept unless you add --only {entry.name}"
             click.echo(session.masked(f"  {fate}: {_text(entry)}"))
         if not orphans.chosen:
             return 0

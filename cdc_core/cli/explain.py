@@ -38,7 +38,7 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 @changefeed_command(environment="of definitions", has_state=False)
 @json_option
 def explain(named: Named, as_json: bool) -> int:
-    """Show what the query of changefeed NAME in FILE needs of its source, and the plan of Spark's optimizer.
+    """Show what the query of the changefeed NAME in FILE reads from its source, and the plan of Spark's optimizer.
 
     Lists the columns that a scan has to read, the comparisons that the source can evaluate, the part of the condition
     that is left to Spark and why, and the changes that the source omits. Does the same for each table that has a
@@ -127,9 +127,9 @@ def _needs(query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]
     if parts[here:]:
         numeric = count and schema.column(restriction.comparisons[-1].column).type.kind is Kind.DECIMAL
         after = (
-            "it follows a comparison that fails for NaN"
+            "it follows a comparison that fails on NaN"
             if numeric
-            else "its first part is not a comparison with constants that works without Spark"
+            else "its first part is not a comparison with constants that can be evaluated without Spark"
         )
         yield f"left to Spark: {after}", list(parts[here:])
 

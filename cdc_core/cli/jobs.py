@@ -70,7 +70,7 @@ _IN_CLUSTER = ("leads", "cores", "aggregates")
 @click.pass_obj
 def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
     """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run. For nodes
-    with cores, also which one leads the cluster, and in how many jobs each one takes part.
+    with cores, also shows which node leads the cluster, and in how many jobs each node takes part.
 
     A node whose session has expired is listed for a day as dead.
     """

@@ -66,8 +66,8 @@ def pause_text(job: JobRecord) -> str:
 def resume(named: Named, wait: bool, as_json: bool) -> int:
     """Resume the changefeed NAME in FILE, which an error has paused, or a job, from where it stopped.
 
-    Fix the cause first: otherwise the same error pauses it again. A run that waits notices within two seconds. Without
-    one, the next `cdc run` continues. Only the name is read from FILE: passwords and plugins are not needed.
+    Fix the cause first: otherwise the same error pauses it again. A waiting run continues within two seconds. Without a
+    waiting run, the next `cdc run` continues. Only the name is read from FILE: passwords and plugins are not needed.
 
     For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names.
     """
@@ -89,7 +89,7 @@ def resume(named: Named, wait: bool, as_json: bool) -> int:
 def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     """Return what becomes of *job*, which was resumed."""
     if job.is_run:
-        continues = "a run that is alive continues after its step"
+        continues = "a running changefeed continues after its step"
         if job.state != "pause-requested":
             continues = "a waiting run continues now"
         return f"changefeed '{job.name}' is resumed: {continues}; otherwise start one with `cdc run`"
@@ -110,8 +110,9 @@ def cancel(
 ) -> int:
     """End the job NAME for good: a node drops what it created at its source, such as PostgreSQL's slot and publication.
 
-    It cannot be resumed. What was delivered stays at the sink. If an earlier cancel could not drop everything, this one
-    tries again. If no living node can, the job ends as revert-failed, and its reason says what is left and why.
+    It cannot be resumed. What was delivered stays at the sink. If an earlier cancel could not drop everything, repeat
+    it to try again. If no running node can drop everything, the job ends as revert-failed, and its reason says what is
+    left and why.
     """
     with changefeeds_at(session, store) as changefeeds:
         if not agreed(f"Cancel job '{name}' for good?", yes=yes):
@@ -155,7 +156,8 @@ def owner(session: CliSession, name: str, user: str, store: str | None, as_json:
 @debug_option
 @click.pass_obj
 def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json: bool) -> int:
-    """Make NODE, a name that `cdc nodes` lists, finish the running steps of its jobs, hand them over, and end.
+    """Drain NODE, a name that `cdc nodes` lists: it finishes the running steps of its jobs, hands the jobs over, and
+    stops.
 
     Other nodes adopt the jobs. SIGTERM has the same effect.
     """

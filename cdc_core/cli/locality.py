@@ -43,7 +43,7 @@ locality_option = click.option(
 def worker_resources_command(file: Path, executors: int, locality: Locality) -> None:
     """Write the resources of the worker on this host to FILE.json, one for each tier of --locality.
 
-    Prints the settings that give them to the worker: append them to its properties file. A changefeed with
+    Prints the settings that make the worker use these resources: append them to its properties file. A changefeed with
     execution_locality then gets executors only from workers with all of its tiers.
     """
     if not locality.tiers:

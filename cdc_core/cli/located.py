@@ -37,7 +37,7 @@ _OF_ALL = ("state", "store", "debug")
 _state_option = click.option(
     "--state",
     metavar="DIR|URL",
-    help="Same as --store, also where FILE names a pipeline that an installed package publishes.",
+    help="Same as --store, but FILE may also name a pipeline that an installed package publishes.",
 )
 store_option = click.option(
     "--store",
@@ -81,7 +81,10 @@ class Named:
         """
         if store is not None and file is not None and _is_path(file):
             if not has_state:
-                raise ConfigError(f"'{file}' is a file, and this command does not use its progress; remove --store")
+                raise ConfigError(
+                    f"'{file}' is a file, and this command does not use its progress, so --store has no effect; remove"
+                    " --store"
+                )
             if state is not None:
                 raise ConfigError(_BOTH)
             state, store = store, None
@@ -90,7 +93,9 @@ class Named:
         if store is not None and state is not None:
             raise ConfigError(_BOTH)
         if store is not None and name is not None:
-            raise ConfigError(f"--store takes one name, and '{name}' is a second one; write `--store DIR|URL NAME`")
+            raise ConfigError(
+                f"--store takes one changefeed name, but '{name}' is a second name; write `--store DIR|URL NAME`"
+            )
         return cls(session=session, file=file, name=name, state=state, store=store)
 
     def each(self) -> list[Named]:

@@ -21,8 +21,8 @@ def mcp(named: Named, allow_changes: bool) -> NoReturn:
     The assistant's program starts this command and talks to it over standard input and output. Without
     --allow-changes, no tool changes a changefeed. Secrets are masked, as everywhere.
 
-    The changefeeds are those of the store that --store or the environment variable CDC_STORE names, or those in FILE;
-    without either, those of the store in the current directory.
+    The tools see the changefeeds of the store that --store or the environment variable CDC_STORE names, or those in
+    FILE; without either, those of the store in the current directory.
     """
     if named.store is not None and named.file is not None:
         raise ConfigError(f"`cdc mcp` serves all changefeeds of a store; remove '{named.file}'")

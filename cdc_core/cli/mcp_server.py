@@ -19,8 +19,8 @@ from cdc_core.store.verbs import RULES
 
 _INSTRUCTIONS = (
     "A changefeed delivers committed row changes of a database to Kafka, files or webhooks. Start with"
-    " list_changefeeds. When one is behind, retrying, paused or failed, call diagnose and report its causes and"
-    " remedies. Look up options and errors with search_docs before you propose a change."
+    " list_changefeeds. When a changefeed is behind, retrying, paused or failed, call diagnose and report the causes"
+    " and remedies. Look up options and errors with search_docs before you propose a change."
 )
 _READ_ONLY = (
     "list_changefeeds",

@@ -35,7 +35,7 @@ _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 
 @click.command
 @declared_options(NodeSettings, variables=_FROM_ENVIRONMENT, repeated="spark")
-@listen_options("Serve the REST interface, the web page and metrics there.", default=None)
+@listen_options("Address at which to serve the REST interface, the web page and metrics.", default=None)
 @metrics_option
 @otlp_option
 @log_format_option
@@ -45,8 +45,8 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
     """Run a node: it adopts jobs of the store, coordinates and executes them, and takes over those of nodes that fail.
 
     A node needs the plugins of its jobs, and the variables and files that their definitions refer to. SIGTERM and
-    Ctrl-C drain it: the running steps end, other nodes take the jobs over, and it leaves. A second signal abandons the
-    running steps, which are repeated.
+    Ctrl-C drain it: it finishes the running steps, other nodes take over the jobs, and it stops. A second signal
+    abandons the running steps, and other nodes repeat them.
     """
     settings = _settings(given)
     session.mask_uri(settings.store)

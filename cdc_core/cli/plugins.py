@@ -27,7 +27,7 @@ from cdc_core.plugins.host import PluginHost
 def plugins(context: click.Context, as_json: bool) -> None:
     """List the installed sources (rangefeeds), encoders, sinks, functions of queries, and commands.
 
-    Each has its distribution, its version, and its problem if there is one.
+    Shows the distribution and version of each, and any problem with it.
     """
     root = context.find_root().command
     found = [*PluginHost.load().listing(), *(root.listing() if isinstance(root, Commands) else ())]
@@ -78,11 +78,11 @@ def demo(context: click.Context, arguments: Sequence[str]) -> int:
         click.echo(context.get_help())
         return 0
     if not found:
-        raise ConfigError("no demo is installed; install a package that publishes one, and 'cdc-core[spark]'")
+        raise ConfigError("no demo is installed; install a package that publishes a demo, and 'cdc-core[spark]'")
     if named and arguments[0] not in found:
         raise ConfigError(f"there is no demo '{arguments[0]}'{did_you_mean(arguments[0], found)}")
     if not named and len(found) > 1:
-        raise ConfigError(f"several demos are installed; name one of them: {', '.join(found)}")
+        raise ConfigError(f"several demos are installed; choose one: {', '.join(found)}")
     name = arguments[0] if named else next(iter(found))
     return _run_demo(found[name][0], list(arguments[1:] if named else arguments))
 

@@ -35,7 +35,7 @@ def move(named: Named, to: str, source: str | None, yes: bool) -> int:
 
     A move forward skips the changes in between: they are never delivered. A move back delivers changes again, in order,
     as far as the source retains them. The source determines which positions it can read from. Stop the changefeed
-    first, or pause the job. `cdc events` keeps both positions.
+    first, or pause the job. `cdc events` shows both positions.
     """
     session = named.session
     with named.opened(verb="move") as (changefeeds, feed, state_dir):
@@ -66,7 +66,7 @@ def _index(sources: Sequence[str], source: str) -> int:
 
 @changefeed_command(has_name=False)
 @click.argument("words", metavar="[NAME] TABLE", nargs=-1)
-@click.option("--where", metavar="PREDICATE", help="Only the rows that match this condition, in the SQL of the source.")
+@click.option("--where", metavar="PREDICATE", help="Only the rows that match this condition, in the source's SQL.")
 @click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, instead of TABLE.")
 @click.option(
     "--new-slot",
@@ -85,16 +85,16 @@ def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: 
     """
     name, table = _name_and_table(words, everything=everything, named=named.store is not None)
     if new_slot and not everything:
-        raise ConfigError("--new-slot reads all tables again; write --all --new-slot")
+        raise ConfigError("--new-slot rescans all tables; write --all --new-slot")
     if where is not None and everything:
         raise ConfigError("--where selects rows of one table; name the table instead of --all")
     with replace(named, name=name).opened() as (changefeeds, feed, state_dir):
         if new_slot:
             changefeeds.begin_anew(feed, state_dir=state_dir)
             click.echo(
-                f"changefeed '{feed.name}': the next run starts a new history at the source and emits all rows of"
-                f" all tables again. Rows that were deleted in the meantime are not emitted: `cdc show` then shows the"
-                f" timestamp below which rows no longer exist"
+                f"changefeed '{feed.name}': the next run starts a new history at the source and emits all rows of all"
+                " tables again. Rows that were deleted in the meantime are not emitted: `cdc show` shows the timestamp"
+                " before which rows no longer exist"
             )
             return 0
         wanted = changefeeds.rescan(feed, table=table, where=where)
@@ -129,7 +129,7 @@ def replay_dead_letters(named: Named, only_list: bool, given_up: tuple[int, ...]
     """Send the dead letters of the changefeed NAME in FILE to its sink again.
 
     The changefeed must be stopped, and a job paused. Rows of one key are sent in order. A row that is refused again
-    stays a dead letter, and the exit status is 1. Discard a row that cannot be fixed by its number.
+    stays a dead letter, and the exit status is 1. If a row cannot be fixed, discard it by its number.
     """
     if only_list and given_up:
         raise ConfigError("--list changes nothing, and --give-up discards rows; use only one of them")

@@ -27,7 +27,9 @@ from cdc_core.telemetry.status import StatusView, shown_moment
 
 
 @changefeed_command(environment="ignored")
-@click.option("--once", is_flag=True, help="Stop when everything that was committed before the start is delivered.")
+@click.option(
+    "--once", is_flag=True, help="Stop when everything that was committed before the start has been delivered."
+)
 @locality_option
 @metrics_option
 @otlp_option
@@ -50,7 +52,7 @@ def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp:
     for changefeed, _, _, definition in found:
         feeds.append(pin(resolved(session, changefeed), locality))
         if changes := changed_plugins(definition, feeds[-1].stored):
-            log.warning("changefeed '%s' runs with different versions of its plugins: %s", feeds[-1].name, changes)
+            log.warning("changefeed '%s' runs with different plugin versions than before: %s", feeds[-1].name, changes)
     session.mask_uri(url)
     with progress_at(url) as progress:  # before anything is started for them
         for feed in feeds:

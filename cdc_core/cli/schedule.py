@@ -46,7 +46,8 @@ def schedule() -> None:
     type=click.Choice(get_args(OnPreviousRunning)),
     default="wait",
     show_default=True,
-    help="What to do if the previous run has not ended: start another one, skip this one, or wait for its end.",
+    help="What to do if the previous run has not ended: start another run, skip this run, or wait for the previous one"
+    " to end.",
 )
 @click.option(
     "--on-execution-failure",
@@ -74,7 +75,7 @@ def create(
 ) -> int:
     """Create the schedule NAME for the CHANGEFEED in the TOML file FILE, or for a pipeline that a package publishes.
 
-    Every run is scan only: initial_scan = "only" is implied.
+    A run only scans the tables: initial_scan = "only" is implied.
     """
     found = find_changefeed(file, changefeed)[0]
     wanted = new_schedule(session, name, found, owner=owner, first_run=first_run, **rules)
@@ -119,7 +120,7 @@ def list_(session: CliSession, store: str | None, as_json: bool) -> int:
     return 0
 
 
-@schedule.command(short_help="Start no more runs of a schedule.")
+@schedule.command(short_help="Pause a schedule: it starts no more runs.")
 @click.argument("name")
 @click.option("--reason", default="requested", show_default=True, help="Reason, shown by `cdc schedule list`.")
 @job_store_option
@@ -127,7 +128,7 @@ def list_(session: CliSession, store: str | None, as_json: bool) -> int:
 @debug_option
 @click.pass_obj
 def pause(session: CliSession, name: str, reason: str, store: str | None, as_json: bool) -> int:
-    """Start no more runs of the schedule NAME. Runs that have started are not affected."""
+    """Pause the schedule NAME: it starts no more runs. Runs that have started are not affected."""
     with changefeeds_at(session, store) as changefeeds:
         _print(session, changefeeds.pause_schedule(name, reason), as_json=as_json)
     return 0

@@ -52,7 +52,7 @@ def listen_options(help_text: str, *, default: str | None) -> Callable[[F], F]:
             metavar="HOST:PORT",
             default=default,
             envvar="CDC_LISTEN",
-            help=f"{help_text} Needs cdc-core[serve]. Also from the environment variable CDC_LISTEN.",
+            help=f"{help_text} Needs cdc-core[serve]. Can also be set by the environment variable CDC_LISTEN.",
         )(command)
 
     return decorate
@@ -109,7 +109,7 @@ def serving(
 @click.command
 @job_store_option
 @listen_options(
-    f"Where to listen. Default: {DEFAULT_ADDRESS}, which other hosts cannot reach.", default=DEFAULT_ADDRESS
+    f"Address to listen at. Default: {DEFAULT_ADDRESS}, which other hosts cannot reach.", default=DEFAULT_ADDRESS
 )
 @log_format_option
 @debug_option
@@ -117,7 +117,8 @@ def serving(
 def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) -> int:
     """Serve the REST interface, the web page and metrics of the jobs of a store, until SIGTERM or Ctrl-C.
 
-    It runs no job: nodes do. Checks of definitions need the plugins, and the variables and files that they refer to.
+    The server runs no jobs: nodes do. To check definitions, it needs their plugins, and the variables and files that
+    they refer to.
     """
     session.start_logging()
     with (
@@ -141,7 +142,7 @@ metrics_option = click.option(
     flag_value=_METRICS_ADDRESS,
     envvar="CDC_METRICS",
     help=f"Serve metrics for Prometheus at http://HOST:PORT/metrics. Without an address: {_METRICS_ADDRESS}, which"
-    " other hosts cannot reach. Needs cdc-core[metrics]. Also from the environment variable CDC_METRICS.",
+    " other hosts cannot reach. Needs cdc-core[metrics]. Can also be set by the environment variable CDC_METRICS.",
 )
 
 
@@ -169,7 +170,7 @@ otlp_option = click.option(
     is_flag=True,
     envvar="CDC_OTLP",
     help="Send metrics by OTLP, configured by the environment variables OTEL_*. Default: every minute to "
-    "http://localhost:4318. Needs cdc-core[otlp]. Also if the environment variable CDC_OTLP is 1.",
+    "http://localhost:4318. Needs cdc-core[otlp]. Can also be enabled by the environment variable CDC_OTLP=1.",
 )
 
 

@@ -34,7 +34,7 @@ _EVENTS = 20
 def show(named: Named, as_json: bool) -> int:
     """Show the changefeed NAME in FILE; without NAME, every changefeed of the same progress store.
 
-    Without FILE the store is the one of the current directory. Works while changefeeds run, on this host or another,
+    Without FILE, the store is that of the current directory. Works while changefeeds run, on this host or another,
     and changes nothing.
 
     With --store, or with the environment variable CDC_STORE if FILE is not a file, FILE is the name of a changefeed or
@@ -195,18 +195,18 @@ def _waiting(shown: dict[str, Any]) -> str:
 @click.option(
     "--limit",
     type=click.IntRange(1),
-    help=f"Only this many of the latest events. Default: {_LATEST}, or all with --since.",
+    help=f"Show only this many of the latest events. Default: {_LATEST}, or all with --since.",
 )
 @click.option("--follow", is_flag=True, help="Wait for more events until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as one line of JSON.")
 def events(
     named: Named, since: str | None, kinds: tuple[str, ...], limit: int | None, follow: bool, as_json: bool
 ) -> int:
-    """Show the event log of a progress store, the first event first: the changefeed NAME in FILE, or without NAME all
-    changefeeds and nodes.
+    """Show the event log of the changefeed NAME in FILE, oldest event first; without NAME, that of all changefeeds and
+    nodes of the store.
 
     FILE, NAME, --state and --store are as in `cdc show`. With --store, or with the environment variable CDC_STORE if
-    FILE is not a file, FILE is the name of a changefeed or job. The events of one that was removed are kept for 30
+    FILE is not a file, FILE is the name of a changefeed or job. The events of a removed changefeed are kept for 30
     days.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:

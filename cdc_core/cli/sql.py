@@ -55,7 +55,7 @@ from cdc_core.store.verbs import Verb as JobVerb
     "sources",
     metavar="URI",
     multiple=True,
-    help="The database that CREATE watches. May be repeated, for databases that have the same tables.",
+    help="The database that CREATE watches. May be repeated for several databases with the same tables.",
 )
 @click.option("--owner", metavar="USER", help="Owner of the created jobs. Default: the user of this process.")
 @click.option(
@@ -85,8 +85,9 @@ def sql(
       PAUSE JOB 'orders'
       SHOW CHANGEFEED JOBS
 
-    All are read before the first one is executed. If one fails, those after it are not executed. Without STATEMENTS and
-    --file, they are read from the standard input; on a terminal, one after the other.
+    All statements are parsed before the first one is executed. If one fails, the rest are not executed. Without
+    STATEMENTS and --file, statements are read from standard input; on a terminal, each is executed as soon as you enter
+    it.
     """
     if statements is not None and file is not None:
         raise ConfigError("give either statements or --file, not both")
@@ -122,7 +123,7 @@ def _run(session: CliSession, target: SqlTarget, each: Parsed, how: Format, *, a
         result = execute(session, target, each.statement)
     except CdcError:
         if not alone:
-            click.echo(f"the statement on line {each.line} failed; those after it were not executed", err=True)
+            click.echo(f"the statement on line {each.line} failed; the statements after it were not executed", err=True)
         raise
     for notice in result.notices:
         click.echo(session.masked(f"NOTICE: {notice}"), err=True)

@@ -17,7 +17,7 @@ from cdc_core.statements.secrets import holds_secret
 _FIRST, _NEXT = "cdc> ", "  -> "
 _ENDS = ("\\q", "exit", "quit")
 _MAX_KEPT = 1000
-_GREETING = "Statements end with ; and may have several lines. \\q ends. See `cdc docs sql`."
+_GREETING = "Statements end with ; and may have several lines. \\q quits. See `cdc docs sql`."
 
 
 def prompt(execute: Callable[[str], None], refuse: Callable[[CdcError], None]) -> None:

@@ -18,15 +18,17 @@ _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` 
 
 @click.command
 @click.argument("name")
-@click.option("--role", type=click.Choice(["view", "operate", "admin"]), required=True, help="Role of its owner.")
-@click.option("--tokens", metavar="FILE", envvar="CDC_TOKENS", required=True, help="The file of the server's tokens.")
+@click.option(
+    "--role", type=click.Choice(["view", "operate", "admin"]), required=True, help="Role of the token's owner."
+)
+@click.option("--tokens", metavar="FILE", envvar="CDC_TOKENS", required=True, help="The server's token file.")
 @debug_option
 @click.pass_obj
 def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noqa: ARG001
     """Add NAME to the token file, and print the new token.
 
-    The token itself is not stored: the file contains only its hash. Running servers notice at once. To revoke a token,
-    delete its line.
+    The token itself is not stored: the file contains only its hash. Running servers accept it at once. To revoke a
+    token, delete its line.
     """
     with needing("starlette", otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
         from cdc_core.web.access.callers import is_caller_name, read_callers, token_hash

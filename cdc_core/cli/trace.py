@@ -32,30 +32,35 @@ _STANDING_S = 5.0
 
 
 @changefeed_command()
-@click.option("--table", metavar="TABLE", help="Changes of this table. Default: of every table.")
-@click.option("--key", metavar="JSON", help="Changes of this key of --table: a JSON array of its values, such as [42].")
+@click.option("--table", metavar="TABLE", help="Trace changes of this table. Default: all tables.")
+@click.option(
+    "--key",
+    metavar="JSON",
+    help="Trace changes of the row with this key in --table: a JSON array of the key's values, such as [42].",
+)
 @click.option(
     "--rows",
     metavar="N",
     type=click.IntRange(1, MAX_CHANGES),
     default=ROWS,
     show_default=True,
-    help=f"End after this many changes; at most {MAX_CHANGES}.",
+    help=f"Stop after this many changes; at most {MAX_CHANGES}.",
 )
 @click.option(
     "--timeout",
     metavar="DURATION",
     default=TIMEOUT,
     show_default=True,
-    help=f"End after this time; at most {format_duration(MAX_TRACE_S)}.",
+    help=f"Stop after this time; at most {format_duration(MAX_TRACE_S)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each change as one line of JSON.")
 def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: str, as_json: bool) -> int:
-    """Follow the next changes of the changefeed NAME in FILE, which runs here or elsewhere, and print when each was
+    """Follow the next changes of the running changefeed NAME in FILE, on this host or another, and print when each was
     committed, planned, read, encoded, emitted to the sink, acknowledged by it, saved, and resolved.
 
-    With --key it follows every change of one row, otherwise the next changes of the table, or of all tables. While none
-    arrives, stderr shows how far the changefeed is and what it waits for. It shows keys and no other values.
+    With --key, follows every change of one row; otherwise the next changes of the table, or of all tables. While no
+    change arrives, stderr shows how far the changefeed has got and what it is waiting for. Shows keys but no other
+    values.
 
     FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change was delivered completely,
     otherwise 1.
@@ -121,7 +126,7 @@ def change_lines(change: TracedChange) -> Iterator[str]:
     if change.left_out:
         yield "  left out      the query leaves it out"
     elif change.dead_letter is not None:
-        yield f"  refused       it is among the dead letters ({change.dead_letter})"
+        yield f"  refused       it became a dead letter ({change.dead_letter})"
     if not change.complete:
         yield "  not complete  waiting for the next stage"
 

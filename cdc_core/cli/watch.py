@@ -39,7 +39,7 @@ _POLL_INTERVAL_S = 0.5
 @click.argument("name", metavar="[NAME]]", required=False, shell_complete=complete_name)
 @click.option("--source", metavar="URI", help="Watch this source, instead of a changefeed in FILE.")
 @click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")
-@click.option("--query", metavar="SELECT", help="Watch what this query selects, instead of tables.")
+@click.option("--query", metavar="SELECT", help="Watch the result of this query, instead of tables.")
 @click.option(
     "--format", "format_", metavar="FORMAT", help="Format of the messages. Default: the format in FILE, or json."
 )
@@ -68,10 +68,10 @@ def watch(
 ) -> int:
     """Print table, key and value of each message of the changefeed NAME in FILE, or of tables at a source.
 
-    The sink of the changefeed is not used, no progress is saved, and nothing remains at the source. It begins with the
-    existing rows of the tables, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows, and
-    ignores options of FILE that a scan cannot have, such as resolved. Lines are CSV: a resolved mark has NULL instead
-    of table and key.
+    Does not use the changefeed's sink, saves no progress, and leaves nothing at the source. Begins with the existing
+    rows of the tables and continues until Ctrl-C. With --set initial_scan=only, ends after these rows and ignores
+    options in FILE that a scan cannot have, such as resolved. Prints CSV, in which a resolved mark has NULL instead of
+    table and key.
     """
     changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)
     given = assigned(assignments)
@@ -131,7 +131,10 @@ def _chosen(
         session.mask_uri(source)
         return Changefeed(name="watch", source=source, tables=tables, query=query)
     if source is not None or tables or query is not None:
-        raise ConfigError("--source, --table and --query describe what to watch, and so does FILE; remove one of them")
+        raise ConfigError(
+            "FILE cannot be combined with --source, --table and --query, because either describes what to watch; remove"
+            " one of them"
+        )
     named = Named.of(session, file, name, store=store, has_state=False, environment="ignored")
     return named.located()[0]
 
@@ -174,14 +177,15 @@ def _is_json(text: str) -> bool:
 @click.option(
     "--live/--from-scan",
     default=False,
-    help="Show the next changes, or existing rows of the tables. Default: --from-scan.",
+    help="Show the next changes, or the existing rows of the tables. Default: --from-scan.",
 )
 @json_option
 def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:
-    """Show the messages that the changefeed NAME in FILE would send, as its sink would get them.
+    """Show the messages that the changefeed NAME in FILE would send, as its sink would receive them.
 
-    Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends nothing, saves nothing,
-    and leaves nothing behind. A row that cannot be encoded is shown with the reason, and the exit status is 1.
+    Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends no messages, saves no
+    progress, and leaves no objects behind. A row that cannot be encoded is shown with the reason, and the exit status
+    is 1.
     """
     session = named.session
     session.start_logging(quiet=True)

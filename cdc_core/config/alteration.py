@@ -49,7 +49,7 @@ class Alteration:
             if name in found:
                 raise ConfigError(f"'{name}' is both set and unset; keep one of them")
             if name in ("sink", "format"):
-                raise ConfigError(f"'{name}' cannot be unset; set another one with --set {name}=VALUE")
+                raise ConfigError(f"'{name}' cannot be unset; set another value with --set {name}=VALUE")
         return cls(add=add, drop=drop, set=found, unset=unset)
 
     def applied(self, written: Mapping[str, Any], tables: Sequence[str], schema: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str
         there = next((each for each in changed if same_entry(table, each, schema)), None)
         if there is not None:
             spelled = "" if there == table else f", as '{there}'"
-            raise ConfigError(f"the changefeed has the table '{table}' already{spelled}")
+            raise ConfigError(f"the changefeed already has the table '{table}'{spelled}")
         changed.append(table)
     changed += dict.fromkeys(excluded)
     if not changed:
@@ -174,7 +174,7 @@ def assigned(assignments: Sequence[str]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not (name and equals):
-            raise ConfigError(f"--set {assignment}: it has no value; write --set NAME=VALUE")
+            raise ConfigError(f"--set {assignment}: the value is missing; write --set NAME=VALUE")
         if name in found:
             raise ConfigError(f"--set {name} is given twice; keep one of them")
         found[name] = value

@@ -112,11 +112,11 @@ class Changefeed:
 
     def _check_sections(self) -> None:
         if not isinstance(self.table, Mapping):
-            raise ConfigError(f"changefeed '{self.name}': 'table' must have a section for each table that it names")
+            raise ConfigError(f"changefeed '{self.name}': 'table' must contain a section for each table that it names")
         if self.table and self.query is not None:
             raise ConfigError(
-                f"changefeed '{self.name}' has a query and a section of table {next(iter(self.table))}; put columns and"
-                " condition into the query, or list the table under 'tables'"
+                f"changefeed '{self.name}' has both a query and a section of table {next(iter(self.table))}; put the"
+                " columns and the condition into the query, or list the table under 'tables' instead"
             )
         try:
             TableQueries.of(self.query, self.table)

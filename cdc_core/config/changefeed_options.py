@@ -43,7 +43,7 @@ class ChangefeedOptions:
     )
     enriched_properties: tuple[Literal["source", "schema"], ...] = option(
         (),
-        doc="What to add to messages in envelope `enriched`: `source`, where the row comes from; `schema`, a Kafka"
+        doc="What to add to messages in envelope `enriched`: `source`, the origin of the row; `schema`, a Kafka"
         " Connect schema of each key and value.",
     )
     cloudevents_mode: Literal["structured", "binary"] = option(
@@ -64,8 +64,8 @@ class ChangefeedOptions:
     mvcc_timestamp: bool = option(
         False, doc="Add the timestamp of the commit that wrote the row, even to rows of the initial scan."
     )
-    key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always do.")
-    topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always do.")
+    key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always add it.")
+    topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always add it.")
     full_table_name: bool = option(False, doc="Name topics database.schema.table instead of table.")
     topic: str | None = option(
         None,
@@ -73,7 +73,9 @@ class ChangefeedOptions:
         " Without any of them, all tables share one topic.",
     )
     max_topics: int = option(
-        1000, doc="Maximum number of topics that a query's cdc_topic may give. One more ends the changefeed."
+        1000,
+        doc="Maximum number of different topics that a query's cdc_topic may return. The changefeed ends with an error"
+        " if there are more.",
     )
     unordered: bool = option(
         False,
@@ -82,8 +84,8 @@ class ChangefeedOptions:
     )
     key_column: str | None = option(
         None,
-        doc="The column to use as the message key instead of the primary key; it then decides the partition. Needs"
-        " `unordered`. It does not change what key_in_value adds.",
+        doc="The column to use as the message key, and so for partitioning, instead of the primary key. Needs"
+        " `unordered`. key_in_value still adds the primary key.",
     )
     resolved: Duration | None = option(
         None,
@@ -101,13 +103,14 @@ class ChangefeedOptions:
     )
     cursor: Position | None = option(
         None,
-        doc="Start after this point in the source's history instead of now: a time, as for end_time, or a "
-        "position of the source, such as an LSN. There is then no initial scan unless initial_scan is set.",
+        doc="Start after this point in the source's history instead of now: a time, as for end_time, or a position of"
+        " the source, such as an LSN. There is then no initial scan, unless initial_scan is set.",
     )
     end_time: Moment | None = option(
         None,
-        doc="Emit everything up to this time, and then end with success. Resolved timestamps do not pass it. Write it"
-        " as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp. Seconds are refused.",
+        doc="Emit everything up to this time, and then end successfully. No resolved timestamp is later. Write the"
+        " time as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp. Seconds since 1970"
+        " are refused.",
     )
     schema_change_events: Literal["default", "column_changes"] = option(
         "default",
@@ -116,14 +119,14 @@ class ChangefeedOptions:
     )
     schema_change_policy: Literal["backfill", "nobackfill", "stop"] = option(
         "backfill",
-        doc="What to do after such a change: emit all rows of the table again, emit only later changes, or end the"
-        " changefeed. No resolved timestamp passes the change before that.",
+        doc="What to do after such a schema change: emit all rows of the table again, emit only later changes, or end"
+        " the changefeed. Until then, resolved timestamps stay before the schema change.",
     )
     max_step_rows: int = option(4_000_000, doc="Approximate maximum number of rows in a step.")
     max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="Approximate maximum number of source bytes in a step.")
     delivery_tasks: int = option(
         1,
-        doc="How many tasks deliver a step, for destinations slower than the source. With more than 1, rows"
+        doc="Number of tasks that deliver a step, for destinations slower than the source. With more than 1, rows"
         " are divided among the tasks by the hash of their keys: rows with the same key stay in order, rows with "
         "different keys do not. One task still reads the log before the others begin. Useful values are 4 to 16, "
         "because each batch of rows is cut into that many parts; the maximum is 200. Cannot be combined with "
@@ -131,8 +134,8 @@ class ChangefeedOptions:
     )
     max_row_bytes: ByteSize = option(
         ByteSize(256 * MB),
-        doc="Maximum size of one row in memory, with its before image. on_error applies to larger rows; "
-        "their dead letters have the key and the reason, but not the large values.",
+        doc="Maximum size of one row in memory, with its before image. For a larger row, on_error applies; its dead"
+        " letter has the key and the reason, but not the large values.",
     )
     on_error: Literal["fail", "pause", "dead_letter"] = option(
         "fail",
@@ -146,7 +149,7 @@ class ChangefeedOptions:
         None, doc="URI of a sink of any kind for the dead letters. Needs on_error='dead_letter'.", uri=True
     )
     dead_letter_max: int = option(
-        1000, doc="Maximum number of dead letters within an hour. One more ends the changefeed."
+        1000, doc="Maximum number of dead letters within an hour. The changefeed ends with an error if there are more."
     )
     dead_letter_order: Literal["continue", "block_key"] = option(
         "continue",
@@ -154,18 +157,16 @@ class ChangefeedOptions:
         " until `cdc replay-dead-letters` has sent all of them.",
     )
     retry_backoff: Duration = option(
-        Duration(1.0), doc="Wait before a failed step is retried. It doubles with each failure."
+        Duration(1.0), doc="Time to wait before the first retry of a failed step. The time doubles with each failure."
     )
-    max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is retried.")
+    max_retry_backoff: Duration = option(Duration(30.0), doc="Maximum time to wait before a failed step is retried.")
     max_attempts: int = option(
         20,
-        doc="How many times the same step may fail for the same reason. Then on_error applies, as for an "
-        "error that no retry can fix. Outages do not count: the changefeed waits for a source or sink that is "
-        "unreachable or busy.",
+        doc="How many times the same step may fail for the same reason. After that, on_error applies, as for an error"
+        " that no retry can fix. Outages do not count: the changefeed waits for a source or sink that is unreachable"
+        " or busy.",
     )
-    give_up_after: Duration = option(
-        Duration(600.0), doc="Keep retrying for at least this long after the first of these failures."
-    )
+    give_up_after: Duration = option(Duration(600.0), doc="Retry for at least this long after the first failure.")
     mask_key: str | None = option(
         None,
         doc="Key for the column mask 'hash', at least 16 characters. Equal values have equal hashes in all"
@@ -174,14 +175,14 @@ class ChangefeedOptions:
     )
     executor_wait: Duration = option(
         Duration(60.0),
-        doc="On a cluster: how long to wait for an executor. A run that gets none at its start ends; a run "
-        "that later has none logs that and keeps waiting.",
+        doc="On a cluster: how long to wait for an executor. A run that gets no executor at its start ends; a run that"
+        " loses all executors later logs a warning and keeps waiting.",
     )
 
     log_slow: Duration | None = option(
         None,
-        doc="Log a line about each task that has waited in one call for longer than this, and about each "
-        "slice that took longer. Default: no such lines.",
+        doc="Log each task that has waited in one call for longer than this, and each slice that took longer. Default:"
+        " log neither.",
     )
     metrics_label: str | None = option(
         None,
@@ -200,8 +201,8 @@ class ChangefeedOptions:
     gc_protect_expires_after: Duration = option(
         Duration(4 * 86_400.0),
         doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source can"
-        " release the history. A value that you set applies to every job. The default applies only while a job"
-        " is paused, has failed or waits for a node, and counts from then on. At least 1m; 0s means no limit. A"
+        " release the history. A value that you set always applies. The default applies only while a job is paused,"
+        " has failed or waits for a node, and is counted from that moment. At least 1m; 0s means no limit. A"
         " changefeed of `cdc run` is not a job and is never canceled.",
     )
 
@@ -216,13 +217,13 @@ class ChangefeedOptions:
                     )
         if self.key_column is not None and not self.unordered:
             raise ValueError(
-                "'key_column' needs unordered = true: when the column of a row changes, its messages have different"
-                " keys, and nothing keeps their order"
+                "'key_column' needs unordered = true: when the column changes, a row's messages have different keys,"
+                " and their order is not guaranteed"
             )
         if self.unordered and self.resolved is not None:
             raise ValueError(
-                "'unordered' cannot be combined with 'resolved': without an order, a mark means nothing to a"
-                " consumer; remove one of them"
+                "'unordered' cannot be combined with 'resolved': without an order, a resolved timestamp means nothing"
+                " to a consumer; remove one of them"
             )
         if self.end is not None and self.after is not None and self.end <= self.after:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
@@ -257,7 +258,7 @@ class ChangefeedOptions:
         if not 1 <= self.delivery_tasks <= MAX_DELIVERY_TASKS:
             raise ValueError(f"'delivery_tasks' must be from 1 to {MAX_DELIVERY_TASKS}")
         if self.log_slow is not None and self.log_slow <= 0:
-            raise ValueError("'log_slow' must be longer than 0s; remove it to log no such lines")
+            raise ValueError("'log_slow' must be longer than 0s; remove it to log no slow tasks")
         if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:
             raise ValueError(f"'mask_key' must have at least {_MIN_MASK_KEY} characters, or values could be guessed")
         if 0 < self.gc_protect_expires_after < _MIN_PROTECTION_S:

@@ -59,7 +59,7 @@ def changefeed_of(name: str, written: Mapping[str, Any], *, origin: str, environ
         if has_references(written.get(key)):
             raise ConfigError(
                 f"{place}: {key} cannot have references such as ${{VARIABLE}}, because it is stored and shown as"
-                " written; write the value, or '$${' for the two characters themselves"
+                " written; write the value, or '$${' for a literal '${'"
             )
     values = {key: interpolate(value, place=f"{place}, {key}", environ=environ) for key, value in written.items()}
     try:

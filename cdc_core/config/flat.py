@@ -78,7 +78,7 @@ def unflattened(config: Mapping[str, str]) -> Unflattened:
         if not config.get(name, "").strip():
             problems[name] = f'Missing required configuration "{name}" which has no default value.'
     if "tables" not in config and "query" not in config:
-        problems["tables"] = "list the tables, or set a query, which names its table"
+        problems["tables"] = "list the tables, or set a query that names its table"
     return Unflattened(written=written, problems=problems)
 
 

@@ -29,14 +29,14 @@ def require_same_source(
         places, others = _places(known, "source"), _places(wanted, "source")
         if len(before) == len(now) > 1 and all(any(same_server(uri, other) for other in others) for uri in places):
             raise ConfigError(
-                f"changefeed '{name}' lists its sources in a different order than before, and its progress depends"
-                f" on the order; restore it: {', '.join(before)}"
+                f"changefeed '{name}' lists its sources in a different order than before, and its progress depends on"
+                f" this order; restore the order: {', '.join(before)}"
             )
         raise ConfigError(f"changefeed '{name}' was started on the {_sources(before)}, not {', '.join(now)}; {_REMEDY}")
     if known.get("query") != wanted.get("query"):
         raise ConfigError(
-            f"changefeed '{name}' was started with {_query(known)}, which cannot be changed: rows that were"
-            f" delivered would have a different shape; restore it, or {_REMEDY}"
+            f"changefeed '{name}' was started with {_query(known)}, which cannot be changed: rows that were delivered"
+            f" would have a different shape; restore the query, or {_REMEDY}"
         )
     functions, now_functions = known.get("functions", {}), wanted.get("functions", {})
     for function in sorted({*functions, *now_functions}):
@@ -44,7 +44,7 @@ def require_same_source(
             was = "was started without" if function not in functions else "was started with another"
             raise ConfigError(
                 f"changefeed '{name}' {was} function {function}, which cannot be changed: rows that were delivered"
-                f" would have a different shape; restore that, or {_REMEDY}"
+                f" would have a different shape; restore the function, or {_REMEDY}"
             )
     _require_same_sections(name, known, wanted)
     if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
@@ -64,7 +64,7 @@ def _require_same_sections(name: str, known: Mapping[str, Any], wanted: Mapping[
     for table in changed_sections(known, wanted):
         raise ConfigError(
             f"changefeed '{name}' was started with {_section(table, known.get('selections', {}))}, which cannot be"
-            f" changed: rows that were delivered would have a different shape; restore it, or {_REMEDY}"
+            f" changed: rows that were delivered would have a different shape; restore the section, or {_REMEDY}"
         )
 
 
@@ -116,7 +116,7 @@ def require_same_range(name: str, known: Mapping[str, Any], wanted: Mapping[str,
         if now != before and (before is not None or option == "cursor"):
             was = f"without {option}" if before is None else f'with {option} = "{before}"'
             raise ConfigError(
-                f"changefeed '{name}' was started {was}, which cannot be changed; restore that, or {_REMEDY}"
+                f"changefeed '{name}' was started {was}, which cannot be changed; restore the option, or {_REMEDY}"
             )
     if before is None and now is not None and Timestamp.parse(now) < latest:
         raise ConfigError(

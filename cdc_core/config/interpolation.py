@@ -42,7 +42,7 @@ def _replaced(found: re.Match[str], place: str, environ: Mapping[str, str]) -> s
         return "$"
     inner = found["inner"]
     if not found["end"]:
-        raise ConfigError(f"{place} has '${{' without '}}'; write '$${{' for the two characters themselves")
+        raise ConfigError(f"{place} has '${{' without '}}'; write '$${{' for a literal '${{'")
     if inner.startswith("file:"):
         return _content(Path(os.path.expanduser(inner.removeprefix("file:"))), place)
     if not inner:

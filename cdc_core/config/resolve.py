@@ -38,7 +38,7 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
     PluginConflictError, PluginLoadError; ConfigError for parts that cannot work together.
     """
     if not changefeed.sink:
-        raise ConfigError(f"changefeed '{changefeed.name}' has no sink to deliver to; set one, or watch the changefeed")
+        raise ConfigError(f"changefeed '{changefeed.name}' has no sink to deliver to; set 'sink', or use `cdc watch`")
     resolved = _resolved(changefeed, host)
     stored = stored_definition(changefeed, resolved, host)
     return dataclasses.replace(resolved, stored=stored, locality=executor_locality())
@@ -57,8 +57,8 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
     _refuse_impossible(f"changefeed '{changefeed.name}'", options, resolved.encoder.registration, SINKLESS, host)
     if SHAPES[options.envelope].events and options.cloudevents_mode == "binary":
         raise OptionError(
-            f"changefeed '{changefeed.name}': cloudevents_mode 'binary' puts attributes into headers, and messages"
-            f" without a sink have none; set cloudevents_mode = 'structured'"
+            f"changefeed '{changefeed.name}': cloudevents_mode 'binary' puts attributes into headers, but messages"
+            " without a sink have no headers; set cloudevents_mode = 'structured'"
         )
     return dataclasses.replace(
         resolved,
@@ -114,10 +114,10 @@ def _resolved(
         raise OptionError(f"{owner}: source '{rangefeed.name}' cannot start at a cursor; remove option 'cursor'")
     if options.cursor is not None and options.after is None and len(changefeed.sources) > 1:
         raise OptionError(
-            f"{owner}: cursor '{options.cursor}' is a position of one source, but there are several; set a time"
+            f"{owner}: cursor '{options.cursor}' is a position of one source, but there are several sources; set a time"
         )
     if options.placement is not None and not rangefeed.registration.replicas:
-        raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
+        raise OptionError(f"{owner}: source '{rangefeed.name}' has no replicas; remove option 'placement'")
     require_exchange(owner, options, changefeed.spark)
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
@@ -159,7 +159,7 @@ def _not_used(name: str, host: PluginHost) -> str:
         component: Component[Any] = Component(registration=registration)
         with contextlib.suppress(ConfigError):
             if name in option_names(component.load_options()):
-                return f", which belongs to {component.owner}, which is not used here; remove it"
+                return f", which belongs to {component.owner}, which is not used here; remove the option"
     return ""
 
 
@@ -184,8 +184,8 @@ def _for_query(
     """Return the options of a changefeed with a query: rows are bare by default, where that is possible."""
     if str(given.get("diff", False)).lower() not in ("false", "no", "off", "0"):
         raise OptionError(
-            f"{owner}: option 'diff' adds the whole row before the change, which a query does not give; remove it, and"
-            " select columns of cdc_prev"
+            f"{owner}: option 'diff' adds the whole row before the change, which a query does not return; remove the"
+            " option, and select columns of cdc_prev"
         )
     bare = "bare" in encoder.envelopes and (sink.envelopes is None or "bare" in sink.envelopes)
     return {"envelope": "bare" if bare else "wrapped", **given}
@@ -213,7 +213,7 @@ def _source(changefeed: Changefeed, host: PluginHost) -> Component[RangefeedRegi
         if other.name != first.name:
             raise ConfigError(
                 f"changefeed '{changefeed.name}': source {place_of(changefeed.sources[0])} is of kind '{first.name}',"
-                f" and {place_of(uri)} of kind '{other.name}'; use sources of one kind, or two changefeeds"
+                f" but {place_of(uri)} is of kind '{other.name}'; use sources of one kind, or two changefeeds"
             )
     return Component(registration=first)
 
@@ -311,14 +311,13 @@ def _refuse_about_topics(
     if routes and not sink.routes:
         raise OptionError(
             f"{owner}: its query gives rows a cdc_topic, which sink '{sink.name}' does not support; choose another"
-            f" sink,"
-            " or another name for that column"
+            " sink, or rename that column"
         )
     shared = "a cdc_topic" if routes else "a value of key_column" if options.key_column is not None else None
     if options.delivery_tasks > 1 and shared is not None:
         raise OptionError(
-            f"{owner}: with option 'delivery_tasks', the versions of a row stay in order, but not the rows that share"
-            f" {shared}; remove option 'delivery_tasks'"
+            f"{owner}: with option 'delivery_tasks', the versions of a row stay in order, but rows that share {shared}"
+            " do not; remove option 'delivery_tasks'"
         )
     for name in ("topic", "full_table_name") if routes else ("max_topics",):
         if name in given:

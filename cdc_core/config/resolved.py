@@ -77,8 +77,8 @@ class ResolvedChangefeed:
             return None
         whose = " by default" if self.options.min_checkpoint_frequency is None else ""
         return (
-            f"resolved timestamps are at least {format_duration(least)} apart, and not {format_duration(wanted)} as"
-            f" 'resolved' asks, because min_checkpoint_frequency is {format_duration(least)}{whose}; set"
+            f"resolved timestamps are at least {format_duration(least)} apart, not {format_duration(wanted)} as"
+            f" 'resolved' requests, because min_checkpoint_frequency is {format_duration(least)}{whose}; set"
             f" min_checkpoint_frequency = '{format_duration(wanted)}'"
         )
 

@@ -31,7 +31,7 @@ SINKLESS = SinkRegistration(
     output="messages",
     routes=True,
     envelopes=frozenset(ENVELOPES),
-    summary="no sink: the messages are taken directly",
+    summary="no sink: the messages are read directly",
 )
 
 
@@ -40,6 +40,6 @@ def refuse_unused(names: Iterable[str], *, owner: str) -> None:
     for name in names:
         if name.lower() in _UNUSED or name.lower().startswith("spark."):
             raise OptionError(
-                f"{owner}: option '{name}' has no effect without a sink, because the messages are taken directly; "
-                "remove it"
+                f"{owner}: option '{name}' has no effect without a sink, because the messages are read directly; remove"
+                " it"
             )

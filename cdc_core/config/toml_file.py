@@ -98,7 +98,7 @@ def _tables(text: str, origin: str) -> dict[str, Any]:
         document = tomllib.loads(text)
         _require_bounded(document)
     except RecursionError as error:
-        raise ConfigError(f"{origin}: keys or values are nested too deeply; remove levels") from error
+        raise ConfigError(f"{origin}: keys or values are nested too deeply; remove some levels") from error
     except ValueError as error:  # also of a number with too many digits
         raise ConfigError(_syntax_error(origin, str(error))) from error
     for key in document:
@@ -106,7 +106,7 @@ def _tables(text: str, origin: str) -> dict[str, Any]:
             raise ConfigError(f"{origin}: unknown key '{key}'; name the tables [changefeed.NAME]")
     tables = document.get("changefeed")
     if not isinstance(tables, dict) or not tables:
-        raise ConfigError(f"{origin} has no changefeed; start one with [changefeed.NAME]")
+        raise ConfigError(f"{origin} has no changefeed; add a table [changefeed.NAME]")
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ConfigError(f"{origin}: [changefeed] has no name; write [changefeed.NAME] above '{name}'")
@@ -139,7 +139,7 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     if "source" not in table:
         raise ConfigError(f"{place} has no 'source'")
     if "tables" not in table and "query" not in table:
-        raise ConfigError(f"{place} has no 'tables'; list them, or set a 'query', which names its table")
+        raise ConfigError(f"{place} has no 'tables'; list the tables, or set a 'query' that names its table")
     return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)
 
 

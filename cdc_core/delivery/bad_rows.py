@@ -47,7 +47,7 @@ class StopAtBadRow(SliceBadRows):
         pass
 
     def add(self, bad: BadRow) -> None:
-        cure = _CURES.get(bad.stage, "change the row or what refuses it")
+        cure = _CURES.get(bad.stage, "change the row, or fix the cause of the refusal")
         raise BadRowError(
             f"{bad} was refused by {self._owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; {cure}, or set"
             " on_error='dead_letter' to write such rows to the dead letters and deliver the others"
@@ -147,7 +147,7 @@ def too_many(changefeed: str, what: str, last: DeadLetter) -> TerminalError:
     """Return the error that ends *changefeed* when more rows are bad than dead_letter_max allows."""
     return TerminalError(
         f"changefeed '{changefeed}': {what}; the last one is in table {last.table} with key {last.key}, updated"
-        f" {last.updated}, stage {last.stage}: {last.error}; fix what refuses the rows, or raise dead_letter_max"
+        f" {last.updated}, stage {last.stage}: {last.error}; fix the cause of the refusals, or raise dead_letter_max"
     )
 
 

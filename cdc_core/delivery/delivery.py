@@ -131,7 +131,7 @@ class Delivery:
         count = sum(map(len, suspects))
         if not count:
             raise self._broken(
-                "RefusedRowsError refuses rows emitted since the last flush, but there were none"
+                "RefusedRowsError refuses rows emitted since the last flush, but no rows were emitted"
             ) from error
         if count > 1:
             return [step for part in self._refusal_search.narrow(suspects, error.row) for step in (*part, None)]

@@ -120,8 +120,8 @@ def waiting_rows(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Seq
     """Return the rows of *letters*. Raises: ConfigError when *feed* does not say where they are; as the reader."""
     if feed.dead_letter is None:
         raise ConfigError(
-            f"changefeed '{feed.name}' has {counted(len(letters), 'dead letter')}, but no option 'dead_letter'; set"
-            " it to where they are, and set on_error = 'dead_letter'"
+            f"changefeed '{feed.name}' has {counted(len(letters), 'dead letter')}, but no option 'dead_letter'; set it"
+            " to the sink that has them, and set on_error = 'dead_letter'"
         )
     return DeadLetterReader(feed).find(letters)
 

@@ -84,20 +84,20 @@ def check_time_range(feed: ResolvedChangefeed) -> None:
     now = source_clock(feed)
     if options.after is not None and options.after > now:
         raise ConfigError(
-            f"changefeed '{feed.name}': cursor {options.after} is later than the clock of the source, {now}; set an"
-            " earlier one, or remove it to begin now"
+            f"changefeed '{feed.name}': cursor {options.after} is later than the source's clock, {now}; set an earlier"
+            " cursor, or remove it to begin now"
         )
     if options.end is None or options.end > now:
         return
     if Parts(feed).rangefeed_context().initial_scan:
         raise ConfigError(
             f"changefeed '{feed.name}' would scan its tables now, at {now}, which is not earlier than its end_time,"
-            f" {options.end}; set a later end_time, or leave out the scan with initial_scan = 'no' and a cursor"
+            f" {options.end}; set a later end_time, or skip the scan with initial_scan = 'no' and a cursor"
         )
     if options.cursor is None:
         raise ConfigError(
-            f"changefeed '{feed.name}' has no cursor, and its end_time, {options.end}, is not later than the clock of"
-            f" the source, {now}; set a later end_time, or a cursor to begin earlier"
+            f"changefeed '{feed.name}' has no cursor, and its end_time, {options.end}, is not later than the source's"
+            f" clock, {now}; set a later end_time, or a cursor to begin earlier"
         )
 
 
@@ -181,8 +181,8 @@ def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, sch
     if feed.output == "files":
         if f"{data_place}/".startswith(f"{letters_place}/") or f"{letters_place}/".startswith(f"{data_place}/"):
             raise ConfigError(
-                f"changefeed '{feed.name}' would write its dead letters to {masked_uri(letters.destination)}, among"
-                f" the files of its sink, {masked_uri(feed.destination)}; use a directory beside it"
+                f"changefeed '{feed.name}' would write its dead letters to {masked_uri(letters.destination)}, among the"
+                f" files of its sink, {masked_uri(feed.destination)}; use another directory, not inside the sink's"
             )
         return
     with (

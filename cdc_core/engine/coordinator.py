@@ -218,7 +218,7 @@ class Coordinator:
             # History kept longer than needed is harmless, and the next step's release covers this one.
             tally.add(metrics.RELEASE_FAILURES)
             tally.set(metrics.UNRELEASED_STEPS, tally.value(metrics.UNRELEASED_STEPS) + 1)
-            log.warning("the source did not release its history; the next step tries again: %s", error)
+            log.warning("the source did not release its history; the next step will try again: %s", error)
 
     def _save_metrics(self) -> None:
         now = time.monotonic()

@@ -123,7 +123,7 @@ def await_idle(path: Path, *, owner: str, pause: Callable[[float], object] = tim
         if time.monotonic() > deadline:
             raise RetryableError(
                 f"tasks of an earlier attempt of {owner} are still alive and hold {path}; kill their processes if they"
-                " do not end by themselves"
+                " do not end on their own"
             )
         pause(_POLL_S)
 

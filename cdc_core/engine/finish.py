@@ -59,9 +59,9 @@ def finish_earlier_run(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
     if feed.options.resolved is not None and progress.emitted < resolved:
         return False
     if feed.options.initial_scan == "only":
-        what = f"the scan, as of {resolved}; to scan again, use another name"
+        what = f"the scan, as of {resolved}; to scan again, choose another name"
     else:
-        what = f"everything up to end_time, {resolved}; to continue, use another name"
+        what = f"everything up to end_time, {resolved}; to continue, choose another name"
     log.info("changefeed '%s': an earlier run delivered %s", feed.name, what)
     with closing(Parts(feed).open_rangefeed()) as rangefeed:
         drop_history(feed, rangefeed, progress)

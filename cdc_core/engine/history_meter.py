@@ -79,7 +79,7 @@ class HistoryMeter:
                 try:
                     self.tick()
                 except Exception as error:  # of the store, mostly: whoever needs it says so
-                    log.debug("nothing is measured: %s", error)
+                    log.debug("cannot measure the history that sources retain: %s", error)
 
     def _is_due(self, report: Report) -> bool:
         """Return whether the source may hold history for the changefeed of *report* that was not measured lately."""

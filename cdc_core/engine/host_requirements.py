@@ -88,13 +88,14 @@ class HostRequirements:
         for probe in self.probes:
             if not _is_seen(probe.file):
                 return (
-                    f"{probe.owner} uses directory {probe.directory} of the driver's host, which {here()} cannot see; "
-                    "mount a shared file system at this path on all hosts, or use a server or an object store instead"
+                    f"{probe.owner} uses directory {probe.directory} on the driver's host, which does not exist on"
+                    f" {here()}; mount a shared file system at this path on all hosts, or use a server or an object"
+                    " store instead"
                 )
         if self.store is not None and _identity(Path(self.store.path)) != self.store.identity:
             return (
-                f"the progress store is the SQLite file {self.store.path} of the driver's machine, which {here()} "
-                "cannot use; set --state to the URL of a database server instead"
+                f"the progress store is the SQLite file {self.store.path} on the driver's machine, which {here()}"
+                " cannot use; set --state to the URL of a database server instead"
             )
         return None
 

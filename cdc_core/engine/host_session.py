@@ -54,8 +54,8 @@ class HostSession:
             return  # it may be another changefeed's doing
         if self.has_died:
             raise TerminalError(
-                f"Spark's JVM ended before the changefeed began; see {self._log} for the reason, and check that there"
-                " is enough memory"
+                f"Spark's JVM ended before the changefeed began; see {self._log} for the reason, and check that the"
+                " host has enough memory"
             ) from None
         if isinstance(error, QueryHostError) and not is_outage(error):
             raise TerminalError(f"Spark cannot run: {mask(str(error), self._run.feed.secrets())}") from None

@@ -40,8 +40,8 @@ def compare_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequ
         if name in saved and identity != saved[name]:
             happened = "was deleted" if identity is None else "was deleted and created again"
             raise DestinationLostError(
-                f"{name} {happened} since the changefeed delivered there, and what consumers need of it is gone."
-                f" {RUN_AGAIN.capitalize()} to continue without it. {ALL_AGAIN}"
+                f"{name} {happened} since the changefeed delivered there, so data that consumers need is gone."
+                f" {RUN_AGAIN.capitalize()} to continue without that data. {ALL_AGAIN}"
             )
 
 

@@ -93,6 +93,7 @@ def _reason(value: bytes) -> str | None:
         value.decode()
     except UnicodeDecodeError as error:
         return (
-            f"its text is not UTF-8 at byte {error.start + 1}; change the value, or use a database with encoding UTF8"
+            f"its text is not valid UTF-8 at byte {error.start + 1}; change the value, or use a database with"
+            " encoding UTF8"
         )
     return None

@@ -99,7 +99,9 @@ class Pausing:
                     self._show(pause)
                 if outage is None:
                     return
-                self._complain("changefeed '%s' is paused, but the pause is not saved for the next run: %s", outage)
+                self._complain(
+                    "changefeed '%s' is paused, but the pause could not be saved for the next run: %s", outage
+                )
                 if not retry or self._stop.wait(_POLL_S):
                     return
 
@@ -138,7 +140,7 @@ class Pausing:
     def _show(self, pause: Pause) -> None:
         if self._known is None:
             log.warning(
-                "%s. It delivers nothing, and its source retains the history that was not read; once the cause is"
+                "%s. It delivers nothing, and its source retains the history that it has not read; once the cause is"
                 " fixed, run `%s` to continue",
                 self._sentence(pause),
                 self._command,
@@ -202,4 +204,4 @@ class RunContext:
             end()
         except Exception as error:
             text = self.shown(error)
-            log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self.feed.name, text)
+            log.warning("changefeed '%s': the cleanup after an attempt failed: %s", self.feed.name, text)

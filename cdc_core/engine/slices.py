@@ -101,12 +101,12 @@ def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport
     """
     present = [report for report in reports if report is not None]
     if not present:
-        raise ContractError("engine: a step ended without the report of any slice; its progress is not saved")
+        raise ContractError("engine: a step ended without a report from any slice; its progress is not saved")
     first = present[0].planned
     missing = sorted(set(range(first.slices)) - {report.planned.info.index for report in present})
     if missing or len(present) != first.slices:
         raise ContractError(
-            f"engine: step {first.info.step} ended without the reports of slices {missing} of {first.slices};"
+            f"engine: step {first.info.step} ended without reports from slices {missing} of {first.slices};"
             " its progress is not saved"
         )
     if any((each.planned.info.step, each.planned.end) != (first.info.step, first.end) for each in present):

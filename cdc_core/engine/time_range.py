@@ -49,9 +49,9 @@ class TimeRange:
         late = rows.later_than(self.end)
         if (late & _scanned(rows)).any():
             raise TerminalError(
-                f"table {rows.schema.name} was scanned at {latest}, which is later than end_time, {self.end}: its "
-                f"contents at that time can no longer be read. {START_OVER}. Choose an end_time by which the scan is "
-                "complete"
+                f"table {rows.schema.name} was scanned at {latest}, which is later than end_time, {self.end}: its"
+                f" contents at that time can no longer be read. {START_OVER}. Choose an end_time that leaves enough"
+                " time for the scan"
             )
         return _filtered(rows, ~late)
 

@@ -60,8 +60,9 @@ class Cluster:
         self._member: _Member | None = None
         if settings.cores and self._secret is None:
             raise ConfigError(
-                "a node with --cores needs the secret that all such nodes share: put it into the variable "
-                "CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` makes one"
+                "a node with --cores needs the secret that all such nodes share: put it into the variable"
+                " CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` generates a"
+                " secret"
             )
         address = settings.reached_at
         if (
@@ -86,7 +87,9 @@ class Cluster:
             )
         record = self._store.cluster.poll()
         if not record.members:
-            raise ConfigError(f"the master is '{NODES}', and no node offers cores; start one with `cdc node --cores N`")
+            raise ConfigError(
+                f"the master is '{NODES}', but no node offers cores; start a node with `cdc node --cores N`"
+            )
         return record
 
     def application(self, feed: ResolvedChangefeed) -> dict[str, str]:
@@ -266,7 +269,7 @@ class _Member:
             self._worker.start(record.url)
             self._in_order_at, self._reached_at, self._heard_at = now + _START_S, now, now + _START_S
         elif self._versions.has_changed():
-            log.warning("node '%s': its worker restarts, because different versions are installed now", name)
+            log.warning("node '%s': its worker restarts, because other versions are installed now", name)
             self._end_worker()
         elif not found:
             if now - self._heard_at > _SILENT_S:
@@ -284,7 +287,7 @@ class _Member:
             if now - self._reached_at > _ASTRAY_S:
                 self._reached_at = now
                 log.warning(
-                    "node '%s' does not reach the cluster's master at %s, whose port must be open between all nodes",
+                    "node '%s' cannot reach the cluster's master at %s, whose port must be open between all nodes",
                     name,
                     master,
                 )

@@ -176,8 +176,8 @@ class Definitions:
                 if row.distribution == distribution and not _is_older(row.version, version):
                     return
                 raise ConfigError(
-                    f"{kind} '{name}' is of {row.distribution} {row.version} on this node, but the job was created "
-                    f"with {wanted}; install that version or a newer one"
+                    f"{kind} '{name}' comes from {row.distribution} {row.version} on this node, but the job was created"
+                    f" with {wanted}; install that version or a newer one"
                 )
         raise ConfigError(f"this node has no {kind} '{name}', which the job needs; install {wanted}")
 

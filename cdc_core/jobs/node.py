@@ -125,8 +125,8 @@ class Node:
         with RunLock(settings.home / "node.lock") as lock:
             if not lock.acquire():
                 raise ConfigError(
-                    f"a node is already running from {settings.home} (process {lock.holder}); give this one"
-                    " another --directory or --name"
+                    f"a node is already running from {settings.home} (process {lock.holder}); give this node another"
+                    " --directory or --name"
                 )
             self._running.spares.remove_left()
             self._last_session = LastSessionFile(settings.home / "node.lock")
@@ -147,7 +147,7 @@ class Node:
     def _warm_up(self) -> None:
         if (self._settings.spark or {}).get("master") == NODES:  # its jobs have sessions of their own
             return
-        log.info("node '%s' is starting Spark, and joins when it is warm", self._settings.name)
+        log.info("node '%s' is starting Spark, and will join when Spark is ready", self._settings.name)
         self._host.acquire(_USER)
         try:
             self._host.preload(stopped=lambda: self._leaving)
@@ -322,9 +322,9 @@ class Node:
         nodes = [me if node.node_id == me.node_id else node for node in overview.nodes]
         why = "; ".join(f"{node.name}: {unable(node, job)}" for node in nodes if unable(node, job))
         reason = (
-            f"what it created at its source {', '.join(known.sources) if known else ''} is still there, because no"
-            f" living node can drop it ({why}); fix that and repeat `cdc cancel {job.name}`, or leave it there with"
-            f" `cdc drop {job.name} --forget-only`"
+            f"what it created at its source {', '.join(known.sources) if known else ''} still exists, because no"
+            f" living node can drop it ({why}); fix the cause and repeat `cdc cancel {job.name}`, or keep what it"
+            f" created with `cdc drop {job.name} --forget-only`"
         )
         if self._store.claims.leave_unreverted(job.name, me, reason):
             log.warning("job '%s' is revert-failed: %s", job.name, reason, extra={"changefeed": job.name})

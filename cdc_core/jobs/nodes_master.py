@@ -50,7 +50,7 @@ class NodesMaster:
             record = self._store.cluster.poll()
             if not record.members:
                 raise RetryableError(
-                    "the master is 'nodes', and no node offers cores; start one with `cdc node --cores N`"
+                    "the master is 'nodes', but no node offers cores; start a node with `cdc node --cores N`"
                 )
             found = record.leader is not None and listens(record.leader.master)
             if found or not wanted() or time.monotonic() >= give_up_at:

@@ -75,7 +75,7 @@ def decide(now: float, known: ScheduleRecord) -> ScheduleChange | None:
         return kept if ended else None
     following = next_time(known.cron, known.time_zone, after=now)
     if running and known.on_previous_running == "skip":
-        skipped = f"the run of {_text(next_run)} was skipped: {running[0].job} is {running[0].state}"
+        skipped = f"the run at {_text(next_run)} was skipped: {running[0].job} is {running[0].state}"
         return replace(kept, next_run=following, reason=skipped)
     return replace(kept, next_run=following, start=run_name(known.name, now))
 

@@ -19,7 +19,7 @@ from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import sqlite_file
 
 _SECRET_LENGTH = 16
-_REMEDY = "`openssl rand -hex 32` makes one"
+_REMEDY = "`openssl rand -hex 32` generates a secret"
 _MIN_MEMORY = 512 << 20
 _CHARACTERS = "A-Z a-z 0-9 . _ -"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
@@ -32,9 +32,9 @@ class NodeSettings:
 
     store: str = option(doc="SQLAlchemy URL of the store: PostgreSQL, or SQLite for nodes on one host.", uri=True)
     name: str = option(doc="Unique name of the node. Default: the host's name.")
-    directory: str = option(doc="Where locks, logs and scratch files are. Default: .cdc/nodes/NAME.")
+    directory: str = option(doc="Directory for locks, logs and scratch files. Default: .cdc/nodes/NAME.")
     locality: Tiers = option(
-        Tiers(""), doc="Where the node is, the outermost tier first, such as region=eu-west-1,zone=a."
+        Tiers(""), doc="Locality of the node, outermost tier first, such as region=eu-west-1,zone=a."
     )
     max_jobs: int = option(20, doc="Maximum number of jobs that the node runs.")
     lease: Duration = option(
@@ -44,28 +44,31 @@ class NodeSettings:
     poll: Duration = option(Duration(1.0), doc="How often the node polls the store.")
     drain_limit: Duration = option(
         Duration(140.0),
-        doc="How long a drain may take before the process ends with status 1. Make it longer than two "
-        "minutes, after which a step is abandoned.",
+        doc="How long a drain may take before the process ends with status 1. Set more than two minutes, because a"
+        " running step is abandoned only after two minutes.",
     )
     retention: Duration = option(Duration(14 * 86_400.0), doc="How long finished jobs are kept.")
     cores: int = option(
         0,
-        doc="How many cores jobs with the master `nodes` may use here, whichever node coordinates them. Default: none.",
+        doc="Number of cores that jobs with master=nodes may use on this node, whichever node coordinates them."
+        " Default: none.",
     )
     memory: ByteSize | None = option(
-        None, doc="How much memory the executors of such jobs may use here. Default: half of the host's."
+        None, doc="How much memory the executors of such jobs may use on this node. Default: half of the host's memory."
     )
     spares: int = option(
         1,
-        doc="How many processes wait with Spark loaded for such jobs, so that the next one delivers sooner. Only on a"
+        doc="Number of idle processes that have Spark loaded, so that the next such job delivers sooner. Only on a"
         " node with cores. 0: none.",
     )
     address: str = option(
-        "", doc="Where other nodes reach this one. Default: the address from which it reaches the store."
+        "",
+        doc="Address at which other nodes reach this node. Default: the address from which it connects to the store.",
     )
     master_port: int = option(
         7077,
-        doc="Port of Spark's master, which runs on one of the nodes with cores. It must be open between all of them.",
+        doc="Port of Spark's master, which runs on one of the nodes with cores. All of these nodes must be able to"
+        " connect to it.",
     )
     cluster_secret_file: str = option(
         "",
@@ -75,8 +78,8 @@ class NodeSettings:
     owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: all jobs.")
     spark: dict[str, str] | None = option(
         None,
-        doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with different "
-        "settings run in their own process. With master=nodes, jobs without settings run across the nodes.",
+        doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with other settings run in their"
+        " own process. With master=nodes, jobs without settings of their own run across the nodes.",
     )
 
     def __post_init__(self) -> None:

@@ -166,7 +166,7 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     while True:
         outcome = supervisor.wait(POLL_INTERVAL_S)
         if versions is not None and versions.has_changed():  # no worker will offer the ones that it asked for
-            log.warning("changefeed '%s' restarts, because different versions are installed now", feed.name)
+            log.warning("changefeed '%s' restarts, because other versions are installed now", feed.name)
             supervisor.stop()
         if node.stop.is_set():
             supervisor.stop()

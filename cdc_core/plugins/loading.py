@@ -187,7 +187,7 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
         f"one or more of {_LISTED_TYPES}",
     ),
     "returns": (_is_value_type, _LISTED_TYPES),
-    "deterministic": (bool, "True, because a change that is delivered again must give the same row"),
+    "deterministic": (bool, "True, because a change that is delivered again must return the same row"),
     "min_checkpoint_frequency_s": (lambda value: 0 <= value < float("inf"), "a number of seconds, 0 or more"),
 }
 """By field, what its value must be apart from its type and its default; then the same in words."""

@@ -57,8 +57,8 @@ class _Binder:
         taken = next((name for name in self._names if name == "cdc_prev"), None)
         if taken is not None and query.refers_to("previous column", "previous row"):
             raise ConfigError(
-                f"query: table {schema.name} has its own column named cdc_prev, so a query cannot use the row before "
-                "the change; rename the column"
+                f"query: table {schema.name} has its own column named cdc_prev, so a query cannot use the row before"
+                " the change; rename that column"
             )
         outputs = [output for item in query.items if not item.is_topic for output in self._outputs(item)]
         topic = self._topic()
@@ -103,7 +103,7 @@ class _Binder:
     def _topic(self) -> Output | None:
         items = [item for item in self._query.items if item.is_topic]
         if len(items) > 1:
-            reason = f"two expressions are named {TOPIC_COLUMN}; give one another name"
+            reason = f"two expressions are named {TOPIC_COLUMN}; rename one of them"
             raise refusal(self._query.text, items[1].start, reason)
         return next((self._computed(item.fragment, item.name) for item in items if item.fragment is not None), None)
 

@@ -132,7 +132,7 @@ class Expressions:
 
     def _refuse_function(self, token: Token, following: Sequence[Token]) -> None:
         if token.token_type is TokenType.SELECT:
-            raise self.refused(token, "a query cannot have a sub-query")
+            raise self.refused(token, "a query cannot have a subquery")
         if token.token_type is TokenType.OVER:
             raise self.refused(token, "a query cannot have a window function: it sees one change at a time")
         called = bool(following) and following[0].token_type is TokenType.L_PAREN
@@ -185,7 +185,7 @@ class Expressions:
         if isinstance(node, exp.Placeholder | exp.Parameter):
             raise self.refused_at(start, "a query cannot have parameters; write the value")
         if isinstance(node, exp.Query | exp.Values | exp.Table):
-            raise self.refused_at(start, "a query cannot have a sub-query")
+            raise self.refused_at(start, "a query cannot have a subquery")
         if isinstance(node, exp.Star):
             raise self.refused_at(start, "* stands for all columns, and cannot be part of an expression")
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:

@@ -18,9 +18,9 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _CLOCK = "reads the clock; the time of the commit is statement_timestamp()"
 RANDOM = "returns a different value each time, but a change may be delivered more than once"
-_SESSION = "depends on the session, but every change must give the same row whoever runs the changefeed"
-_PLACE = "depends on where a row is read, but every change must give the same row wherever that is"
-_UNKNOWN_TIME = "is not known here; the time of the commit is statement_timestamp()"
+_SESSION = "depends on the session, but every change must return the same row whoever runs the changefeed"
+_PLACE = "depends on where a row is read, but every change must return the same row wherever it is read"
+_UNKNOWN_TIME = "is not available here; the time of the commit is statement_timestamp()"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("now", "curdate", *sorted(NO_PARENTHESES - {"current_user", "session_user"})), _CLOCK),
     **dict.fromkeys(("clock_timestamp", "localtime"), _CLOCK),
@@ -30,7 +30,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _PLACE),
     **dict.fromkeys(("input_file_block_length", "input_file_block_start"), _PLACE),
     **dict.fromkeys(("session_window", "window", "window_time"), "combines rows, but a query sees one at a time"),
-    "identifier": "names something by a value; write the name",
+    "identifier": "refers to something by a computed name; write the name itself",
     **dict.fromkeys(("java_method", "reflect", "try_reflect"), "calls code that is not declared deterministic"),
     **dict.fromkeys(("changefeed_creation_timestamp", "event_schema_timestamp"), _UNKNOWN_TIME),
 }

@@ -159,7 +159,7 @@ class _Parser:
     def _name(self, place: int) -> tuple[tuple[str, ...], int]:
         """Return the parts of the table's name at *place*, and the place after it."""
         if place < len(self._tokens) and self._tokens[place].token_type is TokenType.L_PAREN:
-            raise self._refused(self._tokens[place], "a query cannot have a sub-query; name the table")
+            raise self._refused(self._tokens[place], "a query cannot have a subquery; name the table")
         parts = []
         while True:
             if place >= len(self._tokens) or not is_name(self._tokens[place]):

@@ -109,7 +109,7 @@ class TableQueries:
                 hint = did_you_mean(selection.table, [schema.name.qualified for schema in schemas])
                 raise ConfigError(
                     f"table {selection.table} has a section, but is not watched{hint}; fix the name of the section, or"
-                    f" remove it. If the table was dropped, leave it out with `cdc alter`, --drop {selection.table}"
+                    f" remove it. If the table was dropped, remove it with `cdc alter` and --drop {selection.table}"
                     f" with its schema, or add '!{selection.table}' to 'tables' in the file"
                 )
             if len(found) > 1:

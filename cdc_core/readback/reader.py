@@ -227,8 +227,8 @@ class ChangeReader:
         sink = self._host.sink_for(place)
         if not sink.history:
             raise ConfigError(
-                f"sink '{sink.name}' keeps no history, so ChangeReader cannot read {masked_uri(place)}. Read it with "
-                "a client of its own"
+                f"sink '{sink.name}' keeps no history, so ChangeReader cannot read {masked_uri(place)}. Use the"
+                " destination's own client instead"
             )
         owner = f"sink '{sink.name}'"
         options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)

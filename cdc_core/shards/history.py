@@ -74,7 +74,7 @@ class ShardedHistory(SourceHistory):
 
     def notice(self) -> str | None:
         texts = [
-            f"{self._shards[index].place} could not be reached; nothing is resolved until it can be"
+            f"{self._shards[index].place} could not be reached; resolved timestamps are on hold until it can be reached"
             for index in self._away
         ]
         texts += [f"history is not released: {error}" for _, error in sorted(self._failed.items())]

@@ -101,7 +101,7 @@ class ShardedRangefeed(Rangefeed):
         def one(shard: Shard) -> Move:
             token, target = before.shards[shard.index].token, targets[shard.index]
             if token is None or target is None:
-                raise ConfigError("nothing of it has been read yet")
+                raise ConfigError("nothing has been read from it yet")
             return self._parts[shard.index].move(token, target)
 
         chosen = [shard for shard in self._shards if targets[shard.index] is not None]

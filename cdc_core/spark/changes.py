@@ -201,7 +201,7 @@ def _columns(rows: RowBatch, target: pa.Schema, *, path: str) -> pa.RecordBatch:
         raise ConfigError(
             f"column {name} of table {rows.schema.name} is unavailable in rows of file {path}, because updates left a"
             " large value unchanged, and a DataFrame would have nulls there. Read the files with ChangeReader, which"
-            f" names them. For later rows, run ALTER TABLE {rows.schema.name} REPLICA IDENTITY FULL"
+            f" lists unavailable columns. For later rows, run ALTER TABLE {rows.schema.name} REPLICA IDENTITY FULL"
         )
     after, key = rows.column("after"), rows.column("key")
     images = fields_by_name(after)

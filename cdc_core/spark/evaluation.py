@@ -52,7 +52,7 @@ class _SharedHost:
             active = active_context()
             if active is not None and not self._host.owns(active):
                 raise ConfigError(
-                    "this process has a Spark session already, which would end with this query; stop that session, or"
+                    "this process already has a Spark session, which would end with this query; stop that session, or"
                     " watch in another process"
                 )
             self._host.acquire(user)

@@ -216,7 +216,7 @@ def _gave_none(session: SparkSession) -> str:
     master, settings = session.sparkContext.master, session.sparkContext.getConf().getAll()
     found = f"the master {master} offered none"
     if not str(master).startswith("spark://"):
-        return f"{found}; see its own tools for the reason"
+        return f"{found}; see the master's own tools for the reason"
     if is_of_nodes(dict(settings)):
         return (
             f"{found}; start `cdc node --cores N` where execution_locality matches, with the job's versions and"
@@ -266,7 +266,8 @@ def _problem(text: str) -> Exception:
         )
     if found := _NO_MODULE.search(text):
         return ConfigError(
-            f"{where} has no Python module {found[1]}; install what the driver has there, or set spark.pyspark.python",
+            f"{where} has no Python module {found[1]}; install the driver's packages there, or set"
+            " spark.pyspark.python",
             repairable=True,
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]

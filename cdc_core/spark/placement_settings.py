@@ -54,8 +54,8 @@ def pinned(spark: Mapping[str, str], wanted: str | None, *, here: Locality) -> M
         for written in (key, _for_both(key)):
             if spark.get(written, value) != value:
                 raise ConfigError(
-                    f"{option} sets {written} to '{value}', and the Spark settings say '{spark[written]}'; remove one"
-                    " of them"
+                    f"{option} sets {written} to '{value}', but the Spark settings set it to '{spark[written]}'; remove"
+                    " one of them"
                 )
     return {**spark, **settings}
 
@@ -104,12 +104,12 @@ def _settings(locality: Locality, master: str, option: str) -> dict[str, str]:
 def _yarn_label(locality: Locality, option: str) -> str:
     if len(locality.tiers) > 1:
         raise ConfigError(
-            f"{option} has {len(locality.tiers)} tiers, and YARN selects nodes by one label; give the nodes a label for"
-            " the combination, and name one tier with this value"
+            f"{option} has {len(locality.tiers)} tiers, but YARN selects nodes by one label; give the nodes a label for"
+            " the combination, and use one tier with that label as its value"
         )
     ((_, value),) = locality.tiers
     if not _YARN_LABEL.fullmatch(value):
-        raise ConfigError(f"{option}: '{value}' cannot be a label of YARN; use letters, digits, - and _")
+        raise ConfigError(f"{option}: '{value}' is not a valid YARN node label; use letters, digits, - and _")
     return value
 
 

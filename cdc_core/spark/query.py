@@ -104,10 +104,10 @@ class RunningQuery:
         if "FetchFailed" in text:
             reason = _FETCH_FAILURE.search(text)
             return QueryHostError(
-                "rows that were read did not reach the tasks that deliver them "
-                f"({text.splitlines()[0] if reason is None else reason.group(1)}); the step is repeated. If this "
-                "happens again, check the executors' logs: one may have run out of memory or disk, or others cannot "
-                "reach its spark.blockManager.port"
+                "rows that were read did not reach the tasks that deliver them"
+                f" ({text.splitlines()[0] if reason is None else reason.group(1)}); the step is repeated. If this"
+                " happens again, check the executors' logs: one executor may have run out of memory or disk space, or"
+                " others cannot reach its spark.blockManager.port"
             )
         if (full := _FULL.search(text)) is not None:
             return QueryHostError(

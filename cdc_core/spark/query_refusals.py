@@ -129,7 +129,7 @@ def _instead_of_zone(column: str, query: BoundQuery) -> str:
     kinds = {each.type.kind for each in query.schema.columns if each.name.lower() == column.lower()}
     if kinds == {Kind.TIMESTAMP}:
         return f" For AT TIME ZONE, write {_OF_LOCAL}."
-    more = "" if kinds == {Kind.TIMESTAMPTZ} else f" Of a timestamp without time zone, write {_OF_LOCAL}."
+    more = "" if kinds == {Kind.TIMESTAMPTZ} else f" For a timestamp without time zone, write {_OF_LOCAL}."
     return f" For AT TIME ZONE, write {_OF_INSTANT}.{more}"
 
 

@@ -95,9 +95,9 @@ class Runner:
         changefeed = pin(changefeed, self._locality)
         if dict(changefeed.spark) != self._spark:
             raise ConfigError(
-                f"changefeed '{changefeed.name}' needs different Spark settings, or another execution_locality, than "
-                "the session of this process has; run it in its own process, or give all changefeeds here the same "
-                "settings"
+                f"changefeed '{changefeed.name}' needs different Spark settings, or another execution_locality, than"
+                " this process's session has; run it in its own process, or give all changefeeds here the same"
+                " settings"
             )
         self._host.queries |= changefeed.queries().compute
         supervisor = Supervisor(

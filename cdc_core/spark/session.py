@@ -143,7 +143,7 @@ def open_session(
         forget_jvm(grace_s=0.0)
         if "stopped SparkContext" in reason and not is_local(spark):
             raise QueryHostError(
-                f"Spark cannot start: the master {spark['master']} does not answer, or refused the application; see"
+                f"Spark cannot start: the master {spark['master']} does not respond, or refused the application; see"
                 f" {log_path}",
                 outage=True,
             ) from None
@@ -185,7 +185,9 @@ def _emptied(scratch: Path) -> Path:
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     if others_may_write(scratch):
-        raise ConfigError(f"Spark's temporary directory '{scratch}': other users may change code there; remove it")
+        raise ConfigError(
+            f"Spark's temporary directory '{scratch}': other users may change code there; remove the directory"
+        )
     return scratch
 
 

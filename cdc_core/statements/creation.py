@@ -28,7 +28,7 @@ def delivery(reading: Reading, now: datetime, tables: tuple[str, ...], *, until:
     if reading.is_word("AS"):
         at = reading.at
         if tables:
-            raise reading.refused("the query names the table; remove FOR and its tables", at)
+            raise reading.refused("the query already names the table; remove FOR and its tables", at)
         reading.skip()
         query = reading.query(until)
         tables = (parse_query(query).table,)
@@ -49,7 +49,7 @@ def targets(reading: Reading) -> tuple[str, ...]:
         reading.has("TABLE")
         tables.append(reading.table())
         if reading.is_word("FAMILY"):
-            raise reading.refused("tables of the sources have no column families; remove FAMILY")
+            raise reading.refused("the sources' tables have no column families; remove FAMILY")
         if not reading.has_mark(TokenType.COMMA):
             return tuple(tables)
 
@@ -154,7 +154,7 @@ def assignments(reading: Reading, *, now: datetime, altering: bool = False) -> d
         except ValueError as error:
             raise reading.refused(str(error), at) from None
         if ours in found:
-            also = "" if ours == name.lower() else f": {name} is another way to write it"
+            also = "" if ours == name.lower() else f": {name} is another name for it"
             raise reading.refused(f"option '{ours}' is given twice{also}; keep one of them", at)
         found[ours] = meaning
     return found

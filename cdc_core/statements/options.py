@@ -44,7 +44,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
     _same("envelope", "choice", values={"deprecated_row": "row"}),
     _same("enriched_properties", "list"),
     _same("format", "choice", values={"experimental_avro": "avro"}, note="The encoder: any that is installed."),
-    _same("diff", "flag", note="Not with a query: select columns of `cdc_prev` instead."),
+    _same("diff", "flag", note="Cannot be used with a query: select columns of `cdc_prev` instead."),
     _same("updated", "flag"),
     _same("mvcc_timestamp", "flag"),
     _same("key_in_value", "flag"),
@@ -59,7 +59,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
     _same("end_time", "timestamp"),
     _same("schema_change_events", "choice"),
     _same("schema_change_policy", "choice"),
-    _refused("split_column_families", "flag", "tables of the sources have no column families"),
+    _refused("split_column_families", "flag", "the sources' tables have no column families"),
     _same("virtual_columns", "choice"),
     _same("compression", "choice"),
     _same("confluent_schema_registry", "URI"),
@@ -76,7 +76,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
     _refused(
         "protect_data_from_gc_on_pause",
         "flag",
-        "the source of a paused job always keeps its history; limit that with gc_protect_expires_after",
+        "the source of a paused job always retains its history; limit it with gc_protect_expires_after",
     ),
     _same("gc_protect_expires_after", "duration", note="At least 1m; 0s: never."),
     _refused("lagging_ranges_threshold", "duration", "ranges are not watched one by one"),
@@ -88,7 +88,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
         kind="choice",
         ours="placement",
         values={"default": "leaseholder"},
-        note="Of sources that keep replicas.",
+        note="Only for sources that have replicas.",
     ),
     _same("unordered", "flag"),
     _same("key_column", "text"),
@@ -96,12 +96,12 @@ OPTIONS: tuple[CockroachOption, ...] = (
     _refused(
         "ignore_disable_changefeed_replication",
         "flag",
-        "no session can leave its rows out of a changefeed",
+        "a session cannot exclude its rows from a changefeed",
     ),
     _same("create_kafka_topics", "choice", note="The default is `explicit`."),
     _refused("hibernation_polling_frequency", "duration", "a changefeed watches tables, not a database"),
     _same("sink", "URI", altering=True, note="Only with `ALTER CHANGEFEED … SET`."),
-    _refused("topics", "text", "it is CockroachDB's own record of its topics"),
+    _refused("topics", "text", "it records CockroachDB's own topics"),
 )
 """Every option that CockroachDB has for changefeeds."""
 _BY_NAME = {option.name: option for option in OPTIONS}
@@ -159,15 +159,15 @@ def moment(text: str, now: datetime) -> str:
     return text
 
 
-_FILES = "files are not sent over HTTP; for requests to an endpoint write webhook-https://"
+_FILES = "files cannot be sent over HTTP; to send requests to an endpoint, write webhook-https://"
 _REFUSED = {
-    "experimental-sql": "rows are not written to a table of a database",
-    "external": "there are no external connections; write the URI itself, with ${VARIABLE} instead of its secrets",
+    "experimental-sql": "no sink writes to database tables",
+    "external": "external connections are not supported; write the URI itself, with ${VARIABLE} instead of secrets",
     "file-http": _FILES,
     "file-https": _FILES,
     "http": _FILES,
     "https": _FILES,
-    "nodelocal": "nodes have no directory of their own; write file:///PATH with a directory that all nodes share",
+    "nodelocal": "nodes have no local storage for files; write file:///PATH with a directory that all nodes share",
 }
 
 

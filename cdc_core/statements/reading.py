@@ -109,7 +109,7 @@ class Reading:
         """Take a list of names of jobs or schedules, in parentheses or not."""
         inside = self.has_mark(TokenType.L_PAREN)
         if self.is_word("SELECT", "WITH", "VALUES"):
-            raise self.refused("a query is not supported here; list the names")
+            raise self.refused("a query is not supported here; list the job names")
         found = [self.name(meaning)]
         while self.has_mark(TokenType.COMMA):
             found.append(self.name(meaning))
@@ -125,7 +125,10 @@ class Reading:
             if parts and self.has_mark(TokenType.STAR):
                 return f"{listed(parts)}.*"
             if token is not None and token.token_type is TokenType.STRING:
-                reason = "the name of a table is not in single quotation marks; write it without, or in double ones"
+                reason = (
+                    "the name of a table cannot be in single quotation marks; remove them, or use double quotation"
+                    " marks"
+                )
                 raise self.refused(reason)
             if (
                 token is None

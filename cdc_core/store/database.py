@@ -199,8 +199,8 @@ class Database:
             self._connections, self._file = connections, self._file_now()
         elif self._file_now() != self._file:
             raise TerminalError(
-                f"progress store {self.shown} was removed or replaced while it was in use; restore it, or the"
-                " changefeed starts over from its initial scan"
+                f"progress store {self.shown} was removed or replaced while it was in use; restore it, otherwise the"
+                " changefeed starts over with an initial scan"
             )
         return connections.engine
 
@@ -230,6 +230,6 @@ class Aggregate:
 
 def overtaken(name: str, epoch: int) -> FencedError:
     return FencedError(
-        f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch}) stops,"
-        f" and neither emits nor saves anything more"
+        f"changefeed '{name}': a newer attempt took over, or it was removed; this attempt (epoch {epoch}) stops, and no"
+        " longer emits or saves anything"
     )

@@ -108,7 +108,8 @@ class Handover(Aggregate):
         with self._database.transaction(reading=True) as connection:
             if not _is_newest(connection, rows):
                 raise ConfigError(
-                    f"another command is handing over changefeed '{name}'; run this one again when it has finished"
+                    f"another command is handing over changefeed '{name}'; run this command again when that one has"
+                    " finished"
                 )
 
     def is_job(self, job: JobRecord) -> str:

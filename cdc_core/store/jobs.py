@@ -45,7 +45,7 @@ class Jobs(Aggregate):
 
         With *paused_for* it is paused from the first moment; otherwise the node named *offer_to* may have it first.
         What an earlier, finished job of this name has left in the store is forgotten; a changefeed that a `cdc run` has
-        left is continued, also one that has left *kept* in another store. Raises: ConfigError when it is a job already,
+        left is continued, also one that has left *kept* in another store. Raises: ConfigError when it is already a job,
         or one whose source still holds something, or no living node matches *locality*.
         """
         return self._database.once_more(
@@ -108,10 +108,10 @@ def create_job(
     require_free(known)
     if known is not None and known.state == "revert-failed":
         raise RefusedError(
-            f"job '{name}' has ended, but its source still holds what it created there",
+            f"job '{name}' has ended, but what it created at its source still exists",
             state=known.state,
-            remedy=f"drop that with `cdc cancel {name}`, leave it there with `cdc drop {name} --forget-only`, or choose"
-            " another name",
+            remedy=f"drop those objects with `cdc cancel {name}`, keep them with `cdc drop {name} --forget-only`, or"
+            " choose another name",
         )
     if known is not None and known.is_run:
         for table in (JOBS, JOB_EVENTS):

@@ -41,7 +41,8 @@ class Nodes(Aggregate):
             found = connection.execute(other).first()
             if found is not None:
                 raise ConfigError(
-                    f"a node '{node.name}' is alive on {found.host} (process {found.pid}); give this one another --name"
+                    f"a node '{node.name}' is alive on {found.host} (process {found.pid}); give this node another"
+                    " --name"
                 )
             row = connection.execute(
                 sa.insert(NODES)

@@ -188,8 +188,8 @@ def prepare(engine: sa.Engine, *, shown: str) -> None:
             upgrade(connection, version)
         elif version > SCHEMA_VERSION:
             raise ConfigError(
-                f"progress store {shown} was written by a newer cdc-core (its version is {version}, this one knows "
-                f"{SCHEMA_VERSION}); upgrade cdc-core"
+                f"progress store {shown} was written by a newer cdc-core (the store has version {version}, this"
+                f" cdc-core supports {SCHEMA_VERSION}); upgrade cdc-core"
             )
 
 

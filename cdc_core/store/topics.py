@@ -30,8 +30,8 @@ class Topics(Aggregate):
                 return known
             if len(known) >= most:
                 raise TerminalError(
-                    f"changefeed '{name}': its query names a new topic '{topic}', but already has {most} topics, the "
-                    "maximum that max_topics allows; raise max_topics, or give cdc_topic fewer values"
+                    f"changefeed '{name}': its query names a new topic '{topic}', but the changefeed already has {most}"
+                    " topics, the maximum that max_topics allows; raise max_topics, or let cdc_topic have fewer values"
                 )
             connection.execute(sa.insert(TOPICS).values(name=name, topic=topic))
             return [*known, topic]

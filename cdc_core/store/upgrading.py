@@ -23,7 +23,7 @@ _COLUMNS = {
 _HAS_JOBS, _HAS_CLUSTER = 6, 15
 """Which version has added the tables of jobs and nodes, and that of the cluster."""
 _MAY_REST = (
-    "the store was upgraded; from now on, a job may stay idle for gc_protect_expires_after, four days by default"
+    "the store was upgraded; from now on, a job may be idle for up to gc_protect_expires_after, four days by default"
 )
 
 

@@ -163,7 +163,7 @@ canceled no longer exists, and only a stopped one can be moved.
 def not_a_job(name: str, verb: Verb | None = None) -> UnknownError:
     """Return the refusal of *verb*, or of a look, where only jobs are served and `cdc run` runs the changefeed."""
     instead = _SHOWN if verb is None else RULES[verb].for_runs
-    return UnknownError(f"changefeed '{name}' is run by `cdc run`, and is not a job; {instead.format(name=name)}")
+    return UnknownError(f"changefeed '{name}' is run by `cdc run` and is not a job; {instead.format(name=name)}")
 
 
 def require(job: JobRecord | None, verb: Verb) -> None:
@@ -182,9 +182,9 @@ def require(job: JobRecord | None, verb: Verb) -> None:
     elif state in FINISHED:
         what, remedy = f"has ended ({state}): {job.reason or 'everything is delivered'}", "create another job"
         if state == "revert-failed":
-            remedy = f"try again with `cdc cancel {name}`, or forget it with `cdc drop {name} --forget-only`"
+            remedy = f"try again with `cdc cancel {name}`, or forget the job with `cdc drop {name} --forget-only`"
         elif verb == "replay":
-            remedy = "ask that job for it"
+            remedy = "use that job instead"
         elif verb == "cancel":
             remedy = f"remove it with `cdc drop {name}`"
     elif state in _ENDING:
@@ -207,7 +207,7 @@ def require_free(job: JobRecord | None) -> None:
     remedy = "choose another name"
     if job.state in RESTING:
         remedy = f"continue it with `cdc resume {job.name}`, end it with `cdc cancel {job.name}`, or {remedy}"
-    raise RefusedError(f"changefeed '{job.name}' is a job already ({job.state})", state=job.state, remedy=remedy)
+    raise RefusedError(f"changefeed '{job.name}' is already a job ({job.state})", state=job.state, remedy=remedy)
 
 
 def require_run(job: JobRecord | None) -> None:

@@ -99,15 +99,17 @@ ROWS_REPEATED = _feed(
     "repeated_rows_total",
     "counter",
     "rows",
-    "Emitted rows of repeated steps: the sink may have them twice.",
+    "Emitted rows of repeated steps, which the sink may have twice.",
     saved_as="rows_repeated",
 )
-MESSAGES = _feed("emitted_messages_total", "counter", "messages", "Messages that are durable.", saved_as="messages")
+MESSAGES = _feed(
+    "emitted_messages_total", "counter", "messages", "Messages that are durable at the sink.", saved_as="messages"
+)
 BYTES = _feed(
     "emitted_bytes_total",
     "counter",
     "bytes",
-    "Bytes at the sink, after compression.",
+    "Bytes that are durable at the sink, after compression.",
     saved_as="bytes",
 )
 FILES = _feed("emitted_files_total", "counter", "files", "Files that are durable at the sink.", saved_as="files")
@@ -116,7 +118,7 @@ STAGE_SECONDS = _feed(
     "stage_seconds_total",
     "counter",
     "seconds",
-    "Time of tasks by stage: waiting for the source, in the encoder, in the sink.",
+    "Time that tasks spend in each stage: waiting for the source, in the encoder, in the sink.",
     "stage",
     saved_as="seconds",
 )
@@ -124,8 +126,8 @@ COMMIT_LATENCY = _feed(
     "commit_latency_seconds",
     "histogram",
     "seconds",
-    "Time from the commit of a row until it is durable at the sink, by this host's clock. Each row counts as the "
-    "oldest commit of its batch. Scanned rows are not counted.",
+    "Time from the commit of a row until it is durable at the sink, by this host's clock. Each row counts with the"
+    " oldest commit in its batch. Scanned rows are not counted.",
     buckets=_COMMIT_LATENCY_S,
     saved_as="commit_latency",
 )
@@ -133,7 +135,7 @@ FLUSH_SECONDS = _feed(
     "flush_seconds",
     "histogram",
     "seconds",
-    "Duration of sink flushes; the count is their number.",
+    "Duration of sink flushes; the count is the number of flushes.",
     buckets=_DURATION_S,
     saved_as="flush",
 )
@@ -141,7 +143,7 @@ STEP_SECONDS = _feed(
     "step_seconds",
     "histogram",
     "seconds",
-    "Duration of steps: that of the slowest slice.",
+    "Duration of each step's slowest slice.",
     buckets=_DURATION_S,
     saved_as="step",
 )
@@ -185,16 +187,21 @@ SOURCE_BYTES = _feed(
     "source_bytes",
     "gauge",
     "bytes",
-    "What the source reports about its history, such as gauge=`retained`: the log that it keeps for the changefeed.",
+    "Sizes that the source reports about its history, such as gauge=`retained`: the log that it retains for the"
+    " changefeed.",
     "gauge",
 )
-SOURCE_SECONDS = _feed("source_seconds", "gauge", "seconds", "The same in seconds, such as an age.", "gauge")
-SOURCE_VALUE = _feed("source_value", "gauge", "", "The same without a known unit.", "gauge")
+SOURCE_SECONDS = _feed(
+    "source_seconds", "gauge", "seconds", "Times that the source reports about its history, such as an age.", "gauge"
+)
+SOURCE_VALUE = _feed(
+    "source_value", "gauge", "", "Values without a known unit that the source reports about its history.", "gauge"
+)
 SOURCE_AGE = _feed(
     "source_age_seconds",
     "gauge",
     "seconds",
-    "Age of these values. If no run asks the source, nodes and servers do, once a minute.",
+    "Age of the values that the source reports. If no run asks the source, nodes and servers ask it once a minute.",
 )
 
 # What is computed when somebody asks.
@@ -203,27 +210,31 @@ LAG = _feed(
     "lag_seconds",
     "gauge",
     "seconds",
-    "End to end: how far the high-water mark is behind the clock; before the first mark, the age of the changefeed."
-    " It grows while the changefeed is paused, has failed, or runs nowhere.",
+    "End-to-end lag: how far the high-water mark is behind the clock; before the first mark, the age of the"
+    " changefeed. The lag grows while the changefeed is paused, has failed, or is not running.",
 )
 SOURCE_LAG = _feed(
     "source_lag_seconds",
     "gauge",
     "seconds",
-    "The source's part of the lag: how long the changefeed has waited for an answer; 0 while it answers.",
+    "The source's part of the lag: how long the changefeed has waited for a response from the source; 0 while the"
+    " source responds.",
 )
 DELIVERY_LAG = _feed("delivery_lag_seconds", "gauge", "seconds", "The rest of the lag.")
 HIGH_WATER = _feed(
-    "high_water_timestamp_seconds", "gauge", "seconds", "The high-water mark as a time since 1970; 0 before the first."
+    "high_water_timestamp_seconds",
+    "gauge",
+    "seconds",
+    "The high-water mark, in seconds since 1970; 0 before the first mark.",
 )
 RESOLVED_AGE = _feed(
-    "resolved_age_seconds", "gauge", "seconds", "Age of the resolved mark that was emitted last, if there is one."
+    "resolved_age_seconds", "gauge", "seconds", "Age of the last emitted resolved mark, if there is one."
 )
 PROTECTED_AGE = _feed(
     "protected_age_seconds",
     "gauge",
     "seconds",
-    "For how long the source has retained history for the changefeed, also while it is paused.",
+    "How long the source has retained history for the changefeed, including while the changefeed is paused.",
 )
 CHECKPOINT_AGE = _feed("checkpoint_age_seconds", "gauge", "seconds", "How long ago progress was saved.")
 DEAD_LETTERS_WAITING = _feed("dead_letters_waiting", "gauge", "rows", "Dead letters that have not been replayed.")
@@ -231,7 +242,7 @@ RETRIES = _feed(
     "retries_total",
     "counter",
     "attempts",
-    "Failed attempts that were followed by another one, by origin of the error: source, sink, spark, other.",
+    "Failed attempts that were retried, by origin of the error: source, sink, spark, other.",
     "cause",
 )
 ATTEMPTS = _feed(
@@ -242,14 +253,17 @@ ATTEMPTS = _feed(
 )
 UP = _feed("up", "gauge", "", "1 while a run is alive: it has saved its status within 30 seconds. Otherwise 0.")
 RETRYING = _feed(
-    "retrying", "gauge", "", "1 from a failure until a step is saved again, also while an attempt runs. Otherwise 0."
+    "retrying", "gauge", "", "1 from a failure until the next step is saved, even while an attempt runs. Otherwise 0."
 )
 STATE = _feed("state", "gauge", "", "1 for the state that the changefeed is in, 0 for the others.", "state")
 SCAN_DONE = _feed("scan_done", "gauge", "", "How much of the running scan is done, in the unit of the label.", "unit")
-SCAN_SIZE = _feed("scan_size", "gauge", "", "How much the running scan reads in all.", "unit")
+SCAN_SIZE = _feed("scan_size", "gauge", "", "Total size of the running scan, in the unit of the label.", "unit")
 
 STORE_UP = _process(
-    "store_up", "gauge", "", "1 when the progress store could be read; otherwise 0, and all other values are old."
+    "store_up",
+    "gauge",
+    "",
+    "1 when the progress store could be read; otherwise 0, and all other values are out of date.",
 )
 STORE_READ_SECONDS = _process("store_read_seconds", "gauge", "seconds", "How long reading the progress store took.")
 
@@ -264,7 +278,7 @@ NODE_FAILOVERS = _process(
     "node_failovers_total",
     "counter",
     "jobs",
-    "Adopted jobs that the previous node did not hand over, because it died or lost its session.",
+    "Adopted jobs that the previous node did not hand over because it died or lost its session.",
 )
 NODE_SESSIONS_LOST = _process(
     "node_lost_sessions_total", "counter", "sessions", "Sessions that expired before the node left."
@@ -275,8 +289,8 @@ NODE_EXPIRED = _process(
     "jobs",
     "Jobs that the node has canceled because they retained history for longer than gc_protect_expires_after.",
 )
-JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node reports the same.", "state")
-NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node reports the same.")
+JOBS = _process("jobs", "gauge", "jobs", "Jobs in the store by state; every node reports the same number.", "state")
+NODES = _process("nodes", "gauge", "nodes", "Living nodes of the store; every node reports the same number.")
 
 METRICS = tuple(metric for metric in list(vars().values()) if isinstance(metric, Metric))
 CHANGEFEED_METRICS = tuple(metric for metric in METRICS if "_changefeed_" in metric.name)

@@ -166,7 +166,7 @@ class _Messages:
     def _decoding(self) -> Decoder:
         if self._decoder is None:
             if not self._feed.encoder.registration.decoder:
-                raise ConfigError(f"format '{self._feed.encoder.name}' has no decoder to show its messages with")
+                raise ConfigError(f"format '{self._feed.encoder.name}' has no decoder, so its messages cannot be shown")
             self._decoder = self._feed.encoder.load("decoder", Decoder)(self._context)
         return self._decoder
 

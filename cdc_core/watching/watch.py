@@ -171,7 +171,7 @@ class _Run:
             other = tables.setdefault(topic, schema)
             if other is not schema and not self._topics.shared:
                 raise ConfigError(
-                    f"tables {other.name} and {schema.name} could not be told apart; {self._topics.remedy}"
+                    f"tables {other.name} and {schema.name} would have the same topic; {self._topics.remedy}"
                 )
         self._first_topic = named[0][1]
         self._opened_encoder().check(named)

@@ -135,7 +135,7 @@ ERROR: Schema = {
     "type": "object",
     "required": ["error_code", "message"],
     "properties": {
-        "error_code": {"type": "integer", "description": "The status of the answer."},
+        "error_code": {"type": "integer", "description": "The status of the response."},
         "message": {"type": "string", "description": "What is wrong, where, and the remedy."},
     },
 }

@@ -26,7 +26,7 @@ _V1_SHAPES: dict[str, Schema] = {
         "name state tables:[string] sink format high_water? behind_s:number? gauges:object gauges_at? retrying:object?"
         " dead_letters:integer epoch:integer job:object",
         state=choice([*FOLLOWING, "retrying"]),
-        doc="What `cdc show --json` prints of a job; docs/status.md explains each value.",
+        doc="What `cdc show --json` prints for a job; docs/status.md explains each value.",
     ),
     "Node": record(
         "name node_id state locality? host pid:integer version jobs:[string] max_jobs:integer started expires"
@@ -80,8 +80,8 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "cdc",
             "version": version("cdc-core"),
-            "description": "Changefeeds through the REST interface of Kafka Connect and, under /v1, "
-            "everything that it lacks.",
+            "description": "Changefeeds through Kafka Connect's REST interface and, under /v1, everything that Kafka"
+            " Connect lacks.",
         },
         "security": [{"token": []}],
         "paths": paths,
@@ -110,7 +110,7 @@ def _described(endpoint: Endpoint) -> Iterator[str]:
     granted = GRANTED.get(f"{endpoint.method} {endpoint.path}")
     if granted is not None:
         states = ", ".join(state for state in FOLLOWING if state in granted)
-        yield f"Granted for a job that is in one of the states {states}."
+        yield f"Allowed for a job in one of the states {states}."
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:

@@ -43,8 +43,9 @@ class OtlpSettings:
             raise ConfigError(f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: choose {' or '.join(_PROTOCOLS)}")
         if environ.get(_TEMPORALITY, "").lower() not in ("", "cumulative"):
             raise ConfigError(
-                f"{_TEMPORALITY}={environ[_TEMPORALITY]}: totals outlive this process, so they are exported as such; "
-                "unset it, and let a collector convert them to deltas (cumulativetodelta)"
+                f"{_TEMPORALITY}={environ[_TEMPORALITY]}: totals outlive this process, so they are exported as"
+                " cumulative values; unset the variable, and let a collector convert them to deltas"
+                " (cumulativetodelta)"
             )
         endpoint = _either(environ, "ENDPOINT") or _DEFAULT_ENDPOINTS[protocol]
         if protocol != "grpc" and not endpoint.lower().startswith(("http://", "https://")):

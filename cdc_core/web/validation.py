@@ -118,7 +118,11 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
     readable = {key: value for key, value in config.items() if key not in refused}
     secrets = _mask_texts(readable, environ)
     if len(config) * len(secrets) > _MAX_MASKED:
-        raise Refusal(400, f"the configuration has {len(config):,} keys and too many secrets; write only what it needs")
+        raise Refusal(
+            400,
+            f"the configuration has {len(config):,} keys and too many secrets; write only the keys that the changefeed"
+            " needs",
+        )
     found = Validated(config, secrets=secrets, written=parts.written)
     for key, problem in refused.items():
         found.add(key, problem)
@@ -165,8 +169,8 @@ def _refused_references(texts: Mapping[str, str], deployment: Deployment) -> Ite
             if not deployment.allows_file(path):
                 yield (
                     key,
-                    f"refers to the file '{path}', which is in no directory that the server's option --allowed-paths"
-                    " lists; use ${VARIABLE}, or ask its operator to add the directory",
+                    f"refers to the file '{path}', which is not in a directory that the server's option"
+                    " --allowed-paths lists; use ${VARIABLE}, or ask the server's operator to add the directory",
                 )
 
 
@@ -181,7 +185,7 @@ def _check_common(found: Validated, texts: Mapping[str, str]) -> None:
             found.add("name", str(error))
     given = texts.get("connector.class", "")
     if given and not is_our_class(given):
-        found.add("connector.class", f"Class {given} could not be found; the one connector is {CLASS}")
+        found.add("connector.class", f"Class {given} could not be found; the only connector is {CLASS}")
     most = texts.get("tasks.max", "1").strip()
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", most):
         found.add("tasks.max", f"Invalid value {most} for configuration tasks.max: Not a number of type INT")

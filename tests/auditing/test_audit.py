@@ -326,7 +326,7 @@ def test_sinks_without_a_reader_and_formats_of_scans_are_refused(tmp_path: Path)
         (resolved_feed(source, "null://", "t"), "sink 'null' has no reader"),
         (
             resolved_feed(source, "kafka://h:1", "t", options={"envelope": "key_only", "updated": False}),
-            "in envelope 'key_only' there are no values to compare",
+            "in envelope 'key_only' have no values to compare",
         ),
         (
             resolved_feed(

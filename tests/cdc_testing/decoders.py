@@ -52,7 +52,7 @@ class _QuickDecoder(JsonDecoder):
 
     def file(self, schema: TableSchema, body: bytes) -> list[DecodedRow]:
         *lines, rest = body.split(b"\n")
-        assert not rest, f"the last line has no end: {rest[:80]!r}"
+        assert not rest, f"the last line is incomplete: {rest[:80]!r}"
         return [_row(json.loads(line), None) for line in lines]
 
 

@@ -256,7 +256,7 @@ def test_a_refusal_has_the_state_and_a_remedy(store: ProgressStore, one: NodeRec
     store.claims.settle("orders", one, "not reverted", "no route to db:5432")
     with pytest.raises(RefusedError, match="no route to db:5432") as refused:
         changefeeds.find_job("orders", verb="drop")
-    remedy = "try again with `cdc cancel orders`, or forget it with `cdc drop orders --forget-only`"
+    remedy = "try again with `cdc cancel orders`, or forget the job with `cdc drop orders --forget-only`"
     assert (refused.value.state, refused.value.remedy) == ("revert-failed", remedy)
 
 
@@ -349,7 +349,7 @@ def test_no_node_and_no_verb_of_nodes_touches_what_cdc_run_runs(store: ProgressS
     ):
         with pytest.raises(UnknownError) as refused:
             verb("orders", "ann")
-        assert str(refused.value) == f"changefeed 'orders' is run by `cdc run`, and is not a job; {instead}"
+        assert str(refused.value) == f"changefeed 'orders' is run by `cdc run` and is not a job; {instead}"
     known = store.changefeeds.find("orders")
     assert known is not None
     assert known.epoch == run

@@ -54,7 +54,7 @@ def kept(store: ProgressStore) -> tuple[list[str], Mapping[str, bool]]:
 def test_tables_are_changed_by_the_name_of_the_changefeed(store: ProgressStore, capsys: Capture) -> None:
     arguments = ["--add", "public.a", "--add", "${b", "--drop", "public.counter", "--no-initial-scan"]
     assert main(["alter", "--store", store.url, "orders", *arguments]) == 0
-    assert capsys.readouterr().out == "changefeed 'orders': from its next run on, its tables are public.a, ${b\n"
+    assert capsys.readouterr().out == "changefeed 'orders': from the next run on, its tables are public.a, ${b\n"
     assert kept(store) == (["public.a", "${b"], {"public.a": False, "${b": False})
 
 
@@ -94,13 +94,13 @@ def test_a_job_is_altered_by_its_name(
     capsys.readouterr()
     change = ["--add", "public.b", "--no-initial-scan"]
     assert "is a job, whose definition is in the store; use --store" in cdc.refused("alter", file, *change)
-    assert "--store takes one name" in cdc.refused("alter", "orders", "a", *change, "--store", store.url)
+    assert "--store takes one changefeed name" in cdc.refused("alter", "orders", "a", *change, "--store", store.url)
     assert cdc("alter", "orders", "--add", "public.b", "--set", "resolved=10s").out == (
         "job 'orders' is altered: added public.b; set resolved; continue it with `cdc resume orders`\n"
         "its tables are public.counter, public.b\n"
     )
     assert cdc("alter", "orders", "--set", "resolved=10s").out == (
-        "job 'orders' is unchanged: it already has this: set resolved; continue it with `cdc resume orders`\n"
+        "job 'orders' is unchanged: it already has this change: set resolved; continue it with `cdc resume orders`\n"
     )
     assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
@@ -111,4 +111,4 @@ def test_a_job_is_altered_by_its_name(
     )
     one = store.nodes.join(node("one"), lease_s=600)
     assert store.claims.adopt("orders", one) is not None
-    assert "; node one finishes the running step before that\n" in cdc("alter", "orders", "--drop", "public.b").out
+    assert "; node one finishes the running step first\n" in cdc("alter", "orders", "--drop", "public.b").out

@@ -57,7 +57,7 @@ def test_check_notes_marks_that_come_more_rarely_than_asked(file: Path, cdc: Cdc
         toml.write('resolved = "1s"\nmin_checkpoint_frequency = "1m"\n')
     *_, sink, note = cdc("check", file).out.splitlines()
     assert sink == "  sink     shelf shelf://room … ok"
-    assert note.startswith("           note: resolved timestamps are at least 1m apart, and not 1s as 'resolved' asks,")
+    assert note.startswith("           note: resolved timestamps are at least 1m apart, not 1s as 'resolved' requests,")
 
 
 def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, cdc: Cdc) -> None:

@@ -200,7 +200,8 @@ class TestOrphans:
         assert main([*command, "--yes"]) == 0
         assert set(source.protected()) == {kept, "lost"}
         assert (
-            "perhaps of another program, kept unless you add --only lost: lost (protected " in capsys.readouterr().out
+            "may belong to another program, kept unless you add --only lost: lost (protected "
+            in capsys.readouterr().out
         )
         assert main([*command, "--only", "lost", "--yes"]) == 0
         assert set(source.protected()) == {kept}
@@ -214,9 +215,9 @@ class TestOrphans:
         self, source: SimulatedDatabase, kept: str, command: list[str], capsys: Capture
     ) -> None:
         assert main([*command, "--only", kept, "--yes"]) == 2
-        assert "it belongs to changefeed 'orders'; use `cdc drop FILE orders`" in capsys.readouterr().err
+        assert "this object belongs to changefeed 'orders'; use `cdc drop FILE orders`" in capsys.readouterr().err
         assert main([*command, "--only", "los", "--yes"]) == 2
-        assert "--only los: no changefeed has created it at this source" in capsys.readouterr().err
+        assert "--only los: no changefeed has created this object at the source" in capsys.readouterr().err
         assert set(source.protected()) == {kept, "lost"}
 
     def test_every_store_must_be_there(self, source: SimulatedDatabase, command: list[str], cdc: Cdc) -> None:

@@ -69,14 +69,14 @@ def test_the_only_demo_runs_without_its_name_and_gets_its_arguments(
 
 def test_one_of_several_demos_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc) -> None:
     demo_site(tmp_path, monkeypatch, "movr", "tpcc")
-    assert "several demos are installed; name one of them: movr, tpcc" in cdc.refused("demo")
+    assert "several demos are installed; choose one: movr, tpcc" in cdc.refused("demo")
     assert "there is no demo 'mover'; did you mean 'movr'?" in cdc.refused("demo", "mover")
     assert main(["demo", "tpcc"]) == 0
 
 
 def test_without_a_demo_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, cdc: Cdc) -> None:
     monkeypatch.setattr("cdc_core.plugins.entry_points.entry_points", lambda **_: [])
-    assert "no demo is installed; install a package that publishes one" in cdc.refused("demo")
+    assert "no demo is installed; install a package that publishes a demo" in cdc.refused("demo")
 
 
 def test_a_demo_that_lacks_something_says_what_to_install(

@@ -1,4 +1,4 @@
-"""`cdc rescan`: what is asked for, what is refused, and what `cdc show` then says."""
+"""`cdc rescan`: what is asked for, what is refused, and what `cdc show` says."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def test_the_changefeed_may_be_named_in_the_store(shop: Path, store: ProgressSto
     ("arguments", "told"),
     [
         (["orders", "ordes"], "the changefeed has no table 'ordes'; did you mean 'orders'?"),
-        (["orders", "orders", "--where", "id <"], "is not a predicate of the simulated database"),
+        (["orders", "orders", "--where", "id <"], "is not a predicate that the simulated database"),
         (["orders", "orders", "--where", "colour = 1"], "has no column 'colour'"),
         ([], "write `cdc rescan FILE [NAME] TABLE`, or `cdc rescan FILE [NAME] --all`"),
         (["orders", "orders", "users"], "write `cdc rescan FILE [NAME] TABLE`"),
         (["orders", "orders", "--all"], "write `cdc rescan FILE [NAME] TABLE`"),
         (["--all", "--where", "id < 5"], "--where selects rows of one table; name the table instead of --all"),
-        (["orders", "--new-slot"], "--new-slot reads all tables again; write --all --new-slot"),
+        (["orders", "--new-slot"], "--new-slot rescans all tables; write --all --new-slot"),
         (["order", "orders"], "has no changefeed 'order'; did you mean 'orders'?"),
     ],
 )
@@ -135,7 +135,9 @@ def test_a_changefeed_that_has_not_begun_needs_none(shop: Path, capsys: Capture)
 
 def test_a_changefeed_that_only_scans_is_told_another_way(shop: Path, store: ProgressStore, capsys: Capture) -> None:
     shop.write_text(shop.read_text() + 'initial_scan = "only"\n')
-    assert "only scans its tables once; to scan again, use another name" in refused(capsys, str(shop), "orders")
+    assert "only scans its tables, and only once; to scan them again, choose another name" in refused(
+        capsys, str(shop), "orders"
+    )
 
 
 def test_after_end_time_nothing_is_read_again(shop: Path, store: ProgressStore, capsys: Capture) -> None:

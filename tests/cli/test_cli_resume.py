@@ -52,7 +52,7 @@ def test_a_pause_is_undone_before_it_took_effect(store: ProgressStore, cdc: Cdc)
     store.statuses.save("orders", 1, {"phase": "running"})
     cdc("pause", *there)
     assert cdc("resume", *there).out == (
-        "changefeed 'orders' is resumed: a run that is alive continues after its step; otherwise start one with"
+        "changefeed 'orders' is resumed: a running changefeed continues after its step; otherwise start one with"
         " `cdc run`\n"
     )
 

@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
         (["--listen", "shop.toml"], "error: --listen shop.toml: this is not HOST:PORT"),
         (["--listen", "0.0.0.0:0"], "error: --listen 0.0.0.0:0: other hosts can connect there without authentication"),
         (["--tokens", "/nowhere"], "error: --tokens /nowhere: this file cannot be read: No such file or directory"),
-        (["--tls-cert", "a.pem"], "error: the server: 'tls_cert' and 'tls_key' belong together; give both"),
+        (["--tls-cert", "a.pem"], "error: the server: 'tls_cert' and 'tls_key' must be set together; set both"),
         (["--max-body", "much"], "error: the server: option 'max_body' is 'much'"),
     ],
 )

@@ -79,7 +79,7 @@ def test_other_versions_of_plugins_are_one_warning(
     monkeypatch.setattr(PluginHost, "load", lambda: newer)
     told = [line for line in cdc("run", "--store", store.url, "orders").err.splitlines() if "WARNING" in line]
     assert len(told) == 1
-    assert "changefeed 'orders' runs with different versions of its plugins: cdc-paper 2.0 (before: 1.0)" in told[0]
+    assert "changefeed 'orders' runs with different plugin versions than before: cdc-paper 2.0 (before: 1.0)" in told[0]
     assert "WARNING" not in cdc("run", "--store", store.url, "orders").err
 
 
@@ -128,7 +128,10 @@ def test_a_definition_of_an_older_version_exits_with_2(
     [
         (["orders", "--state", "x"], "--store and --state cannot be used together; remove --state"),
         (["../shop.toml", "--state", "x"], "--store and --state cannot be used together; remove --state"),
-        (["orders", "users"], "--store takes one name, and 'users' is a second one; write `--store DIR|URL NAME`"),
+        (
+            ["orders", "users"],
+            "--store takes one changefeed name, but 'users' is a second name; write `--store DIR|URL NAME`",
+        ),
         (["order"], "/progress.sqlite; did you mean 'orders'?"),
     ],
 )
@@ -175,7 +178,8 @@ def test_a_file_needs_no_store_where_no_progress_is_read(
 ) -> None:
     assert main([command, "shop.toml", "--store", store.url]) == 2
     assert (
-        "'shop.toml' is a file, and this command does not use its progress; remove --store" in capsys.readouterr().err
+        "'shop.toml' is a file, and this command does not use its progress, so --store has no effect; remove --store"
+        in capsys.readouterr().err
     )
 
 

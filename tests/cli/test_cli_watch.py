@@ -130,7 +130,7 @@ def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
     assert main(["watch", str(file), *ONLY, "--set", "updated=true"]) == 2
     assert "a scan has only one timestamp; remove 'updated'" in capsys.readouterr().err
     for command in ("run", "check", "preview"):
-        assert "changefeed 'dogs' has no sink to deliver to; set one, or watch" in cdc.refused(command, file)
+        assert "changefeed 'dogs' has no sink to deliver to; set 'sink', or use" in cdc.refused(command, file)
 
 
 @pytest.mark.parametrize("resolved", [True, False])
@@ -155,7 +155,10 @@ def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql, resolv
     ("arguments", "complaint"),
     [
         ((), "nothing to watch; name a FILE with a changefeed, or a --source with --table or --query"),
-        (("shop.toml", "--table", "t"), "--source, --table and --query describe what to watch, and so does FILE"),
+        (
+            ("shop.toml", "--table", "t"),
+            "FILE cannot be combined with --source, --table and --query, because either describes what to watch",
+        ),
         (("--source", "postgresql://a@b/c"), "changefeed 'watch' watches no table"),
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "updated"), "write --set NAME=VALUE"),
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "colour=1"), "has no option 'colour'"),

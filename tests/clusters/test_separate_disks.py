@@ -17,7 +17,7 @@ from cdc_testing.spark_cluster import SparkCluster
 pytestmark = pytest.mark.slow
 
 ROWS = 200
-HOST = r"executor \d+ on host 127\.0\.0\.[23] cannot see; mount a shared file system"
+HOST = r"does not exist on executor \d+ on host 127\.0\.0\.[23]; mount a shared file system"
 
 
 def test_a_directory_that_executors_do_not_share_is_refused_before_anything_is_created(
@@ -62,7 +62,7 @@ def test_a_progress_store_in_a_file_that_executors_do_not_share_is_refused(
 ) -> None:
     running = feed(db, out, directory=cluster.private / "feed")
     error = running.refusal(spark)
-    assert f"the progress store is the SQLite file {running.state}/progress.sqlite of the driver's machine" in error
+    assert f"the progress store is the SQLite file {running.state}/progress.sqlite on the driver's machine" in error
     assert re.search(r"executor \d+ on host 127\.0\.0\.[23] cannot use; set --state to the URL of a database", error)
     assert not db.protected()
 
@@ -86,7 +86,7 @@ def test_an_executor_that_joins_later_is_refused_before_it_writes(
 
     def refused() -> bool:
         db.put("t", id=next(numbers), n=0)
-        return f"on host {late.host} cannot see; mount a shared file system" in running.log()
+        return f"on host {late.host}; mount a shared file system" in running.log()
 
     def work() -> None:
         running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS)

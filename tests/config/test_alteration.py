@@ -71,16 +71,16 @@ def test_options_and_spark_properties_are_unset() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"set_": ("resolved",)}, "--set resolved: it has no value; write --set NAME=VALUE"),
+        ({"set_": ("resolved",)}, "--set resolved: the value is missing; write --set NAME=VALUE"),
         ({"set_": ("=x",)}, "write --set NAME=VALUE"),
         ({"set_": ("a=1", "a=2")}, "--set a is given twice"),
         ({"set_": ("a=1",), "unset": ("a",)}, "'a' is both set and unset"),
         ({"set_": ("source=x://y",)}, "'source' cannot be altered; create another job"),
         ({"set_": ("tables=a",)}, "'tables' cannot be altered; use --add and --drop"),
-        ({"unset": ("sink",)}, "'sink' cannot be unset; set another one with --set sink=VALUE"),
+        ({"unset": ("sink",)}, "'sink' cannot be unset; set another value with --set sink=VALUE"),
         ({"unset": ("resolve",)}, "'resolve' is not set; did you mean 'resolved'?"),
         ({"unset": ("kafka.retries",)}, "'kafka.retries' is not set"),
-        ({"add": ("b",)}, "has the table 'b' already"),
+        ({"add": ("b",)}, "already has the table 'b'"),
         ({"drop": ("a", "b")}, "no table would be left"),
     ],
 )
@@ -138,9 +138,9 @@ def test_a_table_is_the_same_however_it_is_spelled(listed: str, spelled: str) ->
     tables = ["a", listed]
     assert changed_tables(tables, (), (spelled,), "public") == ["a"]
     assert changed_tables(tables, (spelled,), (listed,), "public") == ["a", spelled]
-    with pytest.raises(ConfigError, match="already, as "):
+    with pytest.raises(ConfigError, match=r"already has the table .*, as "):
         changed_tables(tables, (spelled,), (), "public")
-    with pytest.raises(ConfigError, match="already, as "):
+    with pytest.raises(ConfigError, match=r"already has the table .*, as "):
         changed_tables(["a"], (listed, spelled), (), "public")
 
 

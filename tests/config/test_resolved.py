@@ -80,7 +80,7 @@ def test_a_cursor_needs_a_source_that_can_start_there_and_replaces_the_scan() ->
 
 
 def test_placement_needs_a_source_with_replicas() -> None:
-    with pytest.raises(OptionError, match=r"^changefeed 'orders': source 'paper' keeps no replicas; remove option 'pl"):
+    with pytest.raises(OptionError, match=r"^changefeed 'orders': source 'paper' has no replicas; remove option 'pl"):
         feed({"placement": "random"})
     options = {"placement": "random", "execution_locality": "region=eu"}
     resolved = resolve(changefeed(options=options), host(rangefeed(replicas=True), encoder(), sink()))
@@ -103,8 +103,8 @@ def test_an_option_of_another_component_is_named_as_that() -> None:
         with pytest.raises(OptionError) as raised:
             resolve(changefeed(options={name: 3}), host(rangefeed(), encoder(), sink(), drawer))
         assert str(raised.value) == (
-            f"changefeed 'orders' has no option '{name}', which belongs to sink 'drawer', which is not used here; "
-            "remove it"
+            f"changefeed 'orders' has no option '{name}', which belongs to sink 'drawer', which is not used here;"
+            " remove the option"
         )
 
 
@@ -352,7 +352,10 @@ def test_timestamps_of_an_enriched_changefeed_require_the_source() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"resolved": "1s"}, "at least 10s apart, and not 1s as 'resolved' asks, .* is 10s by default; set .* = '1s'$"),
+        (
+            {"resolved": "1s"},
+            "at least 10s apart, not 1s as 'resolved' requests, .* is 10s by default; set .* = '1s'$",
+        ),
         (
             {"resolved": "1s", "min_checkpoint_frequency": "5s"},
             "at least 5s apart.* min_checkpoint_frequency is 5s; set",
@@ -383,7 +386,7 @@ def test_several_tasks_do_not_deliver_what_has_an_order_between_rows(
     plugins = host(rangefeed(), encoder(rekeys=True), sink(routes=True, output="messages"))
     tables = () if query else ("public.orders",)
     resolve(changefeed(options=options, query=query, tables=tables), plugins)
-    with pytest.raises(OptionError, match=f"not the rows that share {shared}; remove option 'delivery_tasks'"):
+    with pytest.raises(OptionError, match=f"but rows that share {shared} do not; remove option 'delivery_tasks'"):
         resolve(changefeed(options={**options, "delivery_tasks": 2}, query=query, tables=tables), plugins)
 
 

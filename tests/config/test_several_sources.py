@@ -73,14 +73,14 @@ def test_a_list_that_cannot_work_is_refused(tmp_path: Path, source: str, said: s
 
 def test_sources_of_two_kinds_are_refused_by_name() -> None:
     with pytest.raises(
-        ConfigError, match=r"postgresql://a/shop is of kind 'postgres', and simulated:///x of kind 'sim"
+        ConfigError, match=r"postgresql://a/shop is of kind 'postgres', but simulated:///x is of kind 'sim"
     ):
         feed(A, "simulated:///x")
 
 
 def test_a_position_is_no_cursor_of_several_sources() -> None:
     with pytest.raises(
-        OptionError, match="cursor '0/1' is a position of one source, but there are several; set a time"
+        OptionError, match="cursor '0/1' is a position of one source, but there are several sources; set a time"
     ):
         feed(A, B, cursor="0/1")
     assert feed(A, B, cursor="2026-01-31T12:00:00Z").options.after
@@ -89,7 +89,7 @@ def test_a_position_is_no_cursor_of_several_sources() -> None:
 @pytest.mark.parametrize(
     ("known", "wanted", "said"),
     [
-        ([A, B], [B, A], "lists its sources in a different order than before.*restore it"),
+        ([A, B], [B, A], "lists its sources in a different order than before.*restore the order"),
         ([A, B], [A], "was started on the sources .*@b/shop, not .*@a/shop; give the new"),
         ([A], [A, B], "was started on the source .*@a/shop, not .*@b/shop; give the new"),
         ([A, B], [A, "postgresql://c/shop"], "was started on the sources .*, not .*//c/shop; give the new"),

@@ -95,7 +95,7 @@ def test_secrets_come_from_outside_only_for_the_changefeed_that_is_used(tmp_path
     [
         ('[changefeed.orders]\nsource = "x\n', "shop.toml, line 2, column 12: Illegal character"),
         ("[changefeed.orders\n", "shop.toml, line 1, column 19: Expected ']'"),
-        ("", "shop.toml has no changefeed; start one with [changefeed.NAME]"),
+        ("", "shop.toml has no changefeed; add a table [changefeed.NAME]"),
         (
             "[changefeeds.a]\n",
             "shop.toml: unknown key 'changefeeds'; name the tables [changefeed.NAME]",

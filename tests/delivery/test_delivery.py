@@ -279,7 +279,7 @@ def test_a_sink_that_breaks_the_contract_of_row_errors_is_named_with_the_clause(
 
 def test_a_sink_cannot_refuse_rows_when_it_has_none() -> None:
     with pytest.raises(
-        ContractError, match="RefusedRowsError refuses rows emitted since the last flush, but there were none"
+        ContractError, match="RefusedRowsError refuses rows emitted since the last flush, but no rows were emitted"
     ):
         deliver(Wrong(error=RefusedRowsError("no")), Letters(), [])
 

@@ -62,7 +62,9 @@ def test_exactly_the_rows_up_to_the_end_time_arrive_while_writes_go_on(
         files = sorted(feed.files.rglob("*"))
         feed.to_its_end(kept_threads)
         assert sorted(feed.files.rglob("*")) == files
-        assert f"an earlier run delivered everything up to end_time, {end}; to continue, use another name" in feed.log()
+        assert (
+            f"an earlier run delivered everything up to end_time, {end}; to continue, choose another name" in feed.log()
+        )
 
 
 def test_a_scan_that_comes_too_late_ends_the_changefeed_with_an_error(database: str, tmp_path: Path) -> None:

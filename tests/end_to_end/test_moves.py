@@ -152,8 +152,8 @@ def test_what_is_refused_is_refused_before_anything(
     assert "this needs confirmation" in refused(tmp_path, capsys, "--to", "now")
     ahead = refused(tmp_path, capsys, "--to", "FFFF/0", "--yes")
     assert ahead.startswith("error: changefeed 'orders' cannot be moved: position FFFF/0 is after the end of the log")
-    assert "later than the clock" in refused(tmp_path, capsys, "--to", "2200-01-01T00:00:00Z", "--yes")
-    assert "where the log that replication slot" in refused(tmp_path, capsys, "--to", "0/1", "--yes")
+    assert "later than the source's clock" in refused(tmp_path, capsys, "--to", "2200-01-01T00:00:00Z", "--yes")
+    assert "where the log retained by replication slot" in refused(tmp_path, capsys, "--to", "0/1", "--yes")
     for text in ("1.9999999999", "9" * 5000 + ".0000000000"):
         assert "is neither 'now', nor a time" in refused(tmp_path, capsys, "--to", text, "--yes")
     assert "choose one of" in refused(tmp_path, capsys, "--to", "now", "--source", "other", "--yes")

@@ -74,9 +74,9 @@ def test_without_dead_letters_the_changefeed_ends_with_a_sentence_that_names_the
     stage = "encode" if how == "encode" else "sink"
     reason = "there is no text for 117" if how == "encode" else "117 is refused"
     assert str(raised.value) == (
-        f"the row of table public.counter with key {{'id': 17}}, updated 117.0000000000 was refused by {owner}"
-        f" (stage {stage}): {reason}; change the row or what refuses it, or set on_error='dead_letter' to write such"
-        " rows to the dead letters and deliver the others"
+        f"the row of table public.counter with key {{'id': 17}}, updated 117.0000000000 was refused by {owner} (stage"
+        f" {stage}): {reason}; change the row, or fix the cause of the refusal, or set on_error='dead_letter' to write"
+        " such rows to the dead letters and deliver the others"
     )
     assert engine.high_water == Timestamp(100)
 
@@ -185,9 +185,9 @@ def test_more_bad_rows_than_the_budget_end_the_changefeed_with_all_of_them_in_th
     with pytest.raises(TerminalError) as raised:
         engine.step()
     assert str(raised.value) == (
-        "changefeed 't': 3 rows refused within an hour, but dead_letter_max is 2; the last one is in table "
-        f"{TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; fix what refuses "
-        "the rows, or raise dead_letter_max"
+        "changefeed 't': 3 rows refused within an hour, but dead_letter_max is 2; the last one is in table"
+        f" {TABLE_NAME} with key [3], updated 203.0000000000, stage encode: there is no text for 203; fix the cause of"
+        " the refusals, or raise dead_letter_max"
     )
     assert rig.waiting() == [(3, "encode"), (103, "encode"), (203, "encode")]
     assert engine.high_water == Timestamp(300)

@@ -68,7 +68,7 @@ def test_a_run_that_has_not_begun_leaves_the_probes_of_another_one(feed: Resolve
 def test_a_host_that_does_not_see_a_probe_is_refused_with_the_remedy(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     with host_requirements(feed, create=False) as requirements:
         pass
-    refused = rf"uses directory {tmp_path}/db of the driver's host, which host .* cannot see; mount a "
+    refused = rf"uses directory {tmp_path}/db on the driver's host, which does not exist on host .*; mount a "
     with pytest.raises(ConfigError, match=refused) as found:
         requirements.require()
     assert found.value.repairable, "a host may join at any time"
@@ -100,7 +100,7 @@ def test_a_progress_store_in_a_file_is_only_for_the_machine_of_the_driver(
         own = requirements.store
         assert own is not None
         elsewhere = dataclasses.replace(own, identity=f"another machine/{own.identity.partition('/')[2]}")
-        with pytest.raises(ConfigError, match=rf"the SQLite file {tmp_path}/progress.sqlite of the driver's machine"):
+        with pytest.raises(ConfigError, match=rf"the SQLite file {tmp_path}/progress.sqlite on the driver's machine"):
             dataclasses.replace(requirements, store=elsewhere).require()
         (tmp_path / "progress.sqlite").unlink()
         with pytest.raises(ConfigError, match=r"cannot use; set --state to the URL of a database server"):

@@ -107,8 +107,8 @@ def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_o
     assert report is not None
     assert [(bad.row.shown_key(0), bad.stage) for bad in bad_rows.bad] == [({"id": 1}, "source"), ({"id": 3}, "source")]
     assert [bad.reason.partition(";")[0] for bad in bad_rows.bad] == [
-        "column text: its text is not UTF-8 at byte 2",
-        "column text: its text is not UTF-8 at byte 1",
+        "column text: its text is not valid UTF-8 at byte 2",
+        "column text: its text is not valid UTF-8 at byte 1",
     ]
     assert [n for event in Journal(script.directory).of("rows") for _, n in event[4]] == [0, 2, 4]
 

@@ -73,9 +73,9 @@ def test_a_place_that_is_another_one_ends_one_run(store: ProgressStore, feed: Re
         compare_places(feed, store, TABLES)
     assert not failed.value.repairable
     assert str(failed.value) == (
-        "room 'b' was deleted and created again since the changefeed delivered there, and what consumers need of it "
-        "is gone. Run the changefeed again to continue without it. To emit all rows again, first run `cdc rescan "
-        "FILE NAME --all`"
+        "room 'b' was deleted and created again since the changefeed delivered there, so data that consumers need is"
+        " gone. Run the changefeed again to continue without that data. To emit all rows again, first run `cdc rescan"
+        " FILE NAME --all`"
     )
     compare_places(feed, store, TABLES)
     assert store.progress.places("orders") == {"room 'a'": "1", "room 'b'": "3", "room 'c'": "4"}

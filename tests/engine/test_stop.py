@@ -149,7 +149,7 @@ def test_a_scan_that_was_delivered_is_not_begun_again(engine: ThreadEngine, capl
     engine.script.order("check", "ConfigError nor for anything else")
     assert engine.run(once=False, **SCAN) == 0
     assert engine.journal.events == [*before, ["drop"]]
-    assert "to scan again, use another name" in caplog.text
+    assert "to scan again, choose another name" in caplog.text
     assert engine.run(once=True, **SCAN) == 0
     assert engine.journal.events == [*before, ["drop"], ["drop"]]
 

@@ -250,7 +250,7 @@ def test_a_worker_starts_anew_when_other_versions_are_installed(
         assert Process.versions == [{"cdc-core": "1.0"}]
         installed["cdc-core"] = "1.1"
         eventually("another one is started", lambda: Process.versions[1:] == [{"cdc-core": "1.1"}])
-        assert "its worker restarts, because different versions are installed now" in caplog.text
+        assert "its worker restarts, because other versions are installed now" in caplog.text
 
 
 def test_workers_offer_what_jobs_ask_for(tmp_path: Path) -> None:

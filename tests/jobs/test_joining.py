@@ -69,7 +69,7 @@ def test_a_process_that_has_ended_is_replaced_at_once(store: ProgressStore, tmp_
 
 def test_a_node_of_another_container_is_not_replaced(store: ProgressStore, tmp_path: Path) -> None:
     alive = joined(store, tmp_path / "one", former(tmp_path / "one"))
-    with pytest.raises(ConfigError, match=r"a node 'one' is alive on .*; give this one another --name"):
+    with pytest.raises(ConfigError, match=r"a node 'one' is alive on .*; give this node another --name"):
         joined(store, tmp_path / "one", former(tmp_path / "elsewhere"))
     assert alive.is_safe
     alive.end(leave=True)

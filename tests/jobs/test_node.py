@@ -96,10 +96,10 @@ def test_a_job_that_no_node_can_run_can_be_canceled(store: ProgressStore, tmp_pa
         for name in ("a", "b"):
             eventually("its end", partial(has_ended, store, name))
     reason = found(store, "a").reason or ""
-    assert reason.startswith("what it created at its source frail:// is still there, because no living node can drop")
+    assert reason.startswith("what it created at its source frail:// still exists, because no living node can drop")
     assert "(one: " in reason
     assert "the plugin is broken" in reason
-    assert reason.endswith("repeat `cdc cancel a`, or leave it there with `cdc drop a --forget-only`")
+    assert reason.endswith("repeat `cdc cancel a`, or keep what it created with `cdc drop a --forget-only`")
     assert "(one: it runs no jobs of 'bob')" in (found(store, "b").reason or "")
 
 
@@ -238,5 +238,5 @@ def test_a_job_that_its_spark_master_cannot_pin_waits_with_the_reason(store: Pro
     with bare_node(settings, StuckHost(), plugins()):
         eventually("a node", store.nodes.living)
         create(store, "orders", locality=HERE, master="yarn")
-        problem = f"execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label"
+        problem = f"execution_locality {HERE} has 2 tiers, but YARN selects nodes by one label"
         eventually("why", lambda: problem in str(problems(store)))

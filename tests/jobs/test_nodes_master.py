@@ -65,7 +65,7 @@ def test_a_driver_waits_until_a_master_listens_and_not_when_no_node_offers_cores
     monkeypatch.setattr(nodes_master, "_LISTENS_POLL_S", 0.01)
     master, polls = NodesMaster(store), iter([True, True, False])
     joined(store, "none", cores=0)
-    with pytest.raises(RetryableError, match="no node offers cores; start one with") as raised:
+    with pytest.raises(RetryableError, match="no node offers cores; start a node with") as raised:
         master.url(wanted=lambda: True)
     assert raised.value.outage
     with socket.socket() as listening, ThreadPoolExecutor() as pool:

@@ -229,7 +229,7 @@ def test_a_schedule_whose_time_zone_is_unknown_here_is_paused_and_others_go_on(s
 def test_a_paused_schedule_starts_nothing_until_it_is_resumed(store: ProgressStore) -> None:
     schedules = create(store)
     Changefeeds(store).pause_schedule("nightly", "holidays")
-    with pytest.raises(ConfigError, match="schedule 'nightly' is paused already"):
+    with pytest.raises(ConfigError, match="schedule 'nightly' is already paused"):
         Changefeeds(store).pause_schedule("nightly", "holidays")
     assert schedules.tick() == []
     assert store.schedules.find("nightly").reason == "holidays"

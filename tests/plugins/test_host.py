@@ -170,7 +170,7 @@ def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str
         ({"returns": pa.timestamp("ns")}, "expected bool, int8"),
         (
             {"deterministic": False},
-            "deterministic=False; expected True, because a change that is delivered again must give",
+            "deterministic=False; expected True, because a change that is delivered again must return",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_condition_is_for_deletes_only_on_the_key(where: str, passes: bool) ->
         ({"where": "flga"}, "query, line 1, column"),
         ({"where": "flag; SELECT 1"}, "text follows the end"),
         ({"where": "flag ORDER BY id"}, "a query cannot have ORDER"),
-        ({"where": "id IN (SELECT 1)"}, "a query cannot have a sub-query"),
+        ({"where": "id IN (SELECT 1)"}, "a query cannot have a subquery"),
         ({"where": " "}, "'where' must be a condition"),
         ({"mask": {"emial": "hash"}}, "mask.emial: table public.users has no column 'emial'; did you mean 'email'"),
         ({"mask": {"email": "hsah"}}, "mask.email has no meaning"),
@@ -241,7 +241,7 @@ def test_the_envelope_stays_and_diff_is_allowed() -> None:
 
 
 def test_a_query_and_sections_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="has a query and a section of table t"):
+    with pytest.raises(ConfigError, match="has both a query and a section of table t"):
         Changefeed(name="c", source="a://b", sink="c://d", query="SELECT * FROM t", table={"t": {"where": "true"}})
 
 
@@ -315,7 +315,7 @@ def test_a_table_that_is_gone_from_the_database_can_be_left_out_with_its_section
     sections, tables = {"public.users": {"where": "id > 1"}}, ["public.*"]
     begun = feed(sections, tables=tuple(tables))
     with pytest.raises(
-        ConfigError, match=r"dropped, leave it out with `cdc alter`, --drop public\.users with its schema"
+        ConfigError, match=r"dropped, remove it with `cdc alter` and --drop public\.users with its schema"
     ):
         begun.queries().require_tables([table("items")])
     alteration = Alteration.parse(**{"add": [], "drop": [], "assignments": [], "unset": [], **change})

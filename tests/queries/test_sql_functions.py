@@ -91,7 +91,7 @@ REFUSED = {
     "(x) -> (x": (8, "'(' is not closed"),
     "(x) -> 'x": (8, "a quotation mark is not closed"),
     "(x) -> x FROM t": (8, "this is not an expression of Spark SQL"),
-    "(x) -> (SELECT 1)": (9, "a query cannot have a sub-query"),
+    "(x) -> (SELECT 1)": (9, "a query cannot have a subquery"),
     "(x) -> max(x)": (8, "a query cannot call max: it combines many rows"),
     "(x) -> x + rand()": (12, "a query cannot call rand: it returns a different value each time"),
     "(x) -> now()": (8, "a query cannot call now: it reads the clock"),

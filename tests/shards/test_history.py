@@ -86,7 +86,7 @@ def test_a_source_that_does_not_answer_is_in_the_notice_and_is_not_asked_at_each
 def test_a_source_that_was_away_at_the_start_is_not_asked(history: ShardedHistory) -> None:
     Server.errors[SOURCES[0]] = TerminalRangefeedError("never asked")
     history.release(token(1, 2, away=(0,)))
-    assert history.notice() == "x://a/d could not be reached; nothing is resolved until it can be"
+    assert history.notice() == "x://a/d could not be reached; resolved timestamps are on hold until it can be reached"
     assert Server.released == {SOURCES[1]: [2]}
 
 

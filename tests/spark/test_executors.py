@@ -18,7 +18,7 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
 @pytest.mark.parametrize(
     ("master", "settings", "said"),
     [
-        ("yarn", {}, "the master yarn offered none; see its own tools for the reason"),
+        ("yarn", {}, "the master yarn offered none; see the master's own tools for the reason"),
         (
             "spark://a:7077",
             {},

@@ -80,8 +80,8 @@ def test_a_driver_that_says_where_it_is_must_match_on_a_cluster_too() -> None:
 @pytest.mark.parametrize(
     ("spark", "tiers", "reason"),
     [
-        ({"master": "yarn"}, TIERS, r"has 2 tiers, and YARN selects nodes by one label; give the nodes a label for"),
-        ({"master": "yarn"}, "dc=a.b", r"'a\.b' cannot be a label of YARN; use letters, digits, - and _"),
+        ({"master": "yarn"}, TIERS, r"has 2 tiers, but YARN selects nodes by one label; give the nodes a label for"),
+        ({"master": "yarn"}, "dc=a.b", r"'a\.b' is not a valid YARN node label; use letters, digits, - and _"),
         (
             {"master": "mesos://host:5050"},
             TIERS,
@@ -90,12 +90,12 @@ def test_a_driver_that_says_where_it_is_must_match_on_a_cluster_too() -> None:
         (
             {"master": "spark://h:1", "spark.executor.resource.cdc_cloud_aws.amount": "0"},
             TIERS,
-            r"sets spark\.executor\.resource\.cdc_cloud_aws\.amount to '1', and the Spark settings say '0'; remove one",
+            r"sets spark\.executor\.resource\.cdc_cloud_aws\.amount to '1', but the Spark settings set it to '0';",
         ),
         (
             {"master": "k8s://h", "spark.kubernetes.node.selector.cloud": "gcp"},
             TIERS,
-            r"sets spark\.kubernetes\.node\.selector\.cloud to 'aws', and the Spark settings say 'gcp'; remove one of",
+            r"sets spark\.kubernetes\.node\.selector\.cloud to 'aws', but the Spark settings set it to 'gcp';",
         ),
     ],
 )
@@ -129,6 +129,6 @@ def test_changefeeds_of_a_session_have_its_execution_locality(tmp_path: Path) ->
         assert "spark.executor.resource.cdc_cloud_aws.amount" in runner.add(feed).feed.spark
     with (
         Runner(tmp_path, spark=spark) as runner,
-        pytest.raises(ConfigError, match=r"or another execution_locality, than the session of this process has; run"),
+        pytest.raises(ConfigError, match=r"or another execution_locality, than this process's session has; run"),
     ):
         runner.add(feed)

@@ -274,7 +274,7 @@ def test_a_master_that_does_not_answer_is_an_outage_and_the_next_session_may_hav
     settings = {"master": "spark://gone:7077", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
     host = SparkHost("t", settings, state_dir=tmp_path, master=Mock(url=Mock(side_effect=masters)))
     for master in masters:
-        with pytest.raises(QueryHostError, match=f"the master {master} does not answer, or refused the") as raised:
+        with pytest.raises(QueryHostError, match=f"the master {master} does not respond, or refused the") as raised:
             host.acquire("t")
         assert raised.value.outage
     assert [settings["spark.master"] for settings, _ in refused] == masters

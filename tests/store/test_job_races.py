@@ -180,7 +180,7 @@ def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
         eventually("both wait", lambda: connection.scalar(waiting) == 2)
     texts = sorted(future.result() for future in both)
-    assert texts == ["", "changefeed 'orders' is a job already (running); choose another name"]
+    assert texts == ["", "changefeed 'orders' is already a job (running); choose another name"]
 
 
 def test_of_two_that_hand_a_changefeed_over_the_older_one_does_not_take_it_back(stores: Stores) -> None:
@@ -219,7 +219,7 @@ def test_a_hand_over_waits_for_an_older_one_that_is_about_to_succeed(
         newer = _give_from(left.url)
         other = stores.begin(lambda store: store.jobs.create("orders", DEFINITION, kept=newer, **job))
         assert not other.done()
-    with pytest.raises(ConfigError, match="is a job already"):
+    with pytest.raises(ConfigError, match="is already a job"):
         other.result(400)
     left.close()
 

@@ -148,7 +148,7 @@ def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: Pr
     failed = store.jobs.find("orders")
     assert failed is not None
     assert (failed.state, failed.reason, failed.node_id) == ("failed", "the password is wrong", None)
-    with pytest.raises(ConfigError, match=r"is a job already \(failed\); continue it with `cdc resume orders`"):
+    with pytest.raises(ConfigError, match=r"is already a job \(failed\); continue it with `cdc resume orders`"):
         create(store)
     if goes_on == "cancel":
         assert Changefeeds(store).cancel("orders", "no longer needed").state == "cancel-requested"
@@ -224,7 +224,7 @@ def test_a_job_that_has_left_something_at_its_source_is_not_forgotten(store: Pro
     assert store.claims.settle("orders", one, "stopped") == "reverting"
     assert store.claims.settle("orders", one, "not reverted", "the source is away") == "revert-failed"
     assert store.claims.prune(retention_s=-1) == []
-    with pytest.raises(ConfigError, match=r"its source still holds what it created there; .* `cdc cancel orders`"):
+    with pytest.raises(ConfigError, match=r"what it created at its source still exists; .* `cdc cancel orders`"):
         create(store)
     Changefeeds(store).cancel("orders", "the source is back")
     store.claims.adopt("orders", one)

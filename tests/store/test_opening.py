@@ -185,7 +185,7 @@ def test_a_newer_store_is_refused(store: ProgressStore) -> None:
     connection.close()
     with pytest.raises(
         ConfigError,
-        match=r"was written by a newer cdc-core \(its version is 99, this one knows \d+\); upgrade",
+        match=r"was written by a newer cdc-core \(the store has version 99, this cdc-core supports \d+\); upgrade",
     ):
         store.open()
 

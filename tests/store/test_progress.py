@@ -51,7 +51,7 @@ def test_a_run_that_was_overtaken_does_not_take_over_again(store: ProgressStore)
     older = store.changefeeds.begin_attempt("orders", after=0)
     newer = store.changefeeds.begin_attempt("orders", after=older)
     with pytest.raises(
-        FencedError, match=r"a newer attempt took over, .* \(epoch 1\) stops, and neither emits nor saves anything"
+        FencedError, match=r"a newer attempt took over, .* \(epoch 1\) stops, and no longer emits or saves anything"
     ):
         store.changefeeds.begin_attempt("orders", after=older)
     store.changefeeds.require_newest("orders", newer)

@@ -26,8 +26,8 @@ def test_more_topics_than_allowed_end_the_changefeed_with_the_option(store: Prog
     with pytest.raises(TerminalError) as raised:
         store.topics.add("orders", epoch, "b", most=1)
     assert str(raised.value) == (
-        "changefeed 'orders': its query names a new topic 'b', but already has 1 topics, the maximum that max_topics "
-        "allows; raise max_topics, or give cdc_topic fewer values"
+        "changefeed 'orders': its query names a new topic 'b', but the changefeed already has 1 topics, the maximum"
+        " that max_topics allows; raise max_topics, or let cdc_topic have fewer values"
     )
     assert store.topics.of("orders") == ["a"]
 

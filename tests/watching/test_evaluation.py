@@ -50,7 +50,7 @@ def test_a_spark_session_of_the_process_is_refused_and_not_ended(
     monkeypatch.setattr(SparkContext, "_active_spark_context", object())
     with (
         closing(SparkEvaluation(feed)) as evaluation,
-        pytest.raises(ConfigError, match="this process has a Spark session already"),
+        pytest.raises(ConfigError, match="this process already has a Spark session"),
     ):
         evaluation.delivered([TABLE])
     assert len(calls) == 1

@@ -335,7 +335,7 @@ def test_what_cannot_be_watched_is_said_at_once(database: str, sql: Sql) -> None
         next(watch(source=documented(database), tables=["absent"]))
     sql.execute("CREATE SCHEMA other")
     sql.execute("CREATE TABLE other.t (id int PRIMARY KEY)")
-    with refused("could not be told apart; set option full_table_name"):
+    with refused("would have the same topic; set option full_table_name"):
         next(watch(source=documented(database), tables=["public.t", "other.t"]))
     assert left(sql) == []
 

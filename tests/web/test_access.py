@@ -77,10 +77,10 @@ def test_without_tokens_everybody_on_the_host_may_do_everything(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"tls_cert": "a"}, "'tls_cert' and 'tls_key' belong together; give both"),
+        ({"tls_cert": "a"}, "'tls_cert' and 'tls_key' must be set together; set both"),
         ({"tls_client_ca": "a"}, "'tls_client_ca' needs 'tls_cert' and 'tls_key', and 'tokens'"),
-        ({"public_url": "cdc.example"}, "which is not like https://cdc.example"),
-        ({"public_url": "https://cdc.example/path"}, "which is not like https://cdc.example"),
+        ({"public_url": "cdc.example"}, "which is not a URL like https://cdc.example"),
+        ({"public_url": "https://cdc.example/path"}, "which is not a URL like https://cdc.example"),
         ({"trusted_proxy": "10.1.2.3/24"}, "neither an address nor a network"),
         ({"trusted_proxy": "*"}, "neither an address nor a network"),
         ({"max_rate": "0"}, "'max_rate' must be above zero"),
@@ -304,7 +304,10 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path, certificates: 
         ({**pair, "tls_cert": str(empty)}, "this pair cannot be used"),
         ({**pair, "tls_key": "/nowhere"}, "this pair cannot be used: No such file or directory"),
         ({**pair, "tls_key": str(certificates.client_key)}, "this pair cannot be used: key values mismatch"),
-        ({**pair, "tokens": tokens, "tls_client_ca": str(empty)}, "give certificates of authorities as a PEM file"),
+        (
+            {**pair, "tokens": tokens, "tls_client_ca": str(empty)},
+            "use a PEM file with the certificates of authorities",
+        ),
     ):
         with pytest.raises(ConfigError, match=why):
             access(str(LOOPBACK), **options)
@@ -319,7 +322,9 @@ def test_a_key_with_a_password_is_refused_instead_of_asking_for_it(tmp_path: Pat
         key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.BestAvailableEncryption(b"password"))
     )
     began = time.monotonic()
-    with pytest.raises(ConfigError, match="this pair cannot be used: the key is encrypted; give a certificate and its"):
+    with pytest.raises(
+        ConfigError, match="this pair cannot be used: the key is encrypted; use PEM files with a certificate and its"
+    ):
         access(str(LOOPBACK), tls_cert=str(certificates.server_cert), tls_key=str(locked))
     assert time.monotonic() - began < 30
 

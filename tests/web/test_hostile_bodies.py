@@ -180,7 +180,7 @@ def test_thousands_of_secrets_are_refused_before_errors_are_searched_for_them(
     body = json.dumps({"name": "secretive", "config": {**config(tmp_path), **secrets}}).encode()
     reply = web.ask("/connectors", method="POST", token=ADMIN, body=body, headers=[JSON])
     assert reply.status == 400
-    assert b"too many secrets; write only what it needs" in reply.body
+    assert b"too many secrets; write only the keys that the changefeed needs" in reply.body
 
 
 @pytest.mark.parametrize(

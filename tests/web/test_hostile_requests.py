@@ -103,7 +103,7 @@ def test_with_the_hash_from_the_file_as_a_token(web: Web) -> None:
 
 def test_with_a_role_that_is_too_small(web: Web) -> None:
     refused(web.ask("/operate", method="POST", token=VIEW, body=b"{}"), 403, "'viewer' has the role view, but this")
-    refused(web.ask("/admin", method="DELETE", token=OPERATE), 403, "this requires the role admin")
+    refused(web.ask("/admin", method="DELETE", token=OPERATE), 403, "this request requires the role admin")
     assert web.ask("/admin", method="DELETE", token=ADMIN).status == 200
 
 
@@ -465,7 +465,7 @@ def test_files_that_cannot_be_opened_any_more_are_named_with_their_limit(
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warning == (
         "no connection could be accepted: [Errno 24] Too many open files; this process may open"
-        f" {free} files: raise the limit, such as with `ulimit -n 4096`"
+        f" {free} files: raise the limit, for example with `ulimit -n 4096`"
     )
 
 

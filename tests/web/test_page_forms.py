@@ -317,7 +317,7 @@ def test_a_valid_form_becomes_a_job_of_the_caller(
     assert "source counter://reader:${PW}@host/shop" in text
     again = browser.post("/ui/new", **fields)
     assert again.status == 400
-    assert "is a job already" in again.page.text
+    assert "is already a job" in again.page.text
 
 
 def test_a_job_is_altered_by_a_form_with_what_is_written(

@@ -120,7 +120,7 @@ class Access:
         if not address.is_loopback and settings.tls_cert is None and not settings.trusted_network:
             raise ConfigError(
                 f"--listen {address}: other hosts can connect there, and tokens would travel unencrypted; add"
-                " --tls-cert FILE and --tls-key FILE, or --trusted-network if something else encrypts the way"
+                " --tls-cert FILE and --tls-key FILE, or --trusted-network if something else encrypts the connections"
             )
         self.callers = None if settings.tokens is None else Callers(Path(settings.tokens))
         self.tls = None if settings.tls_cert is None else TlsFiles(settings)
@@ -143,15 +143,16 @@ class Access:
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(
             403,
-            f"'{request.state.user}' has the role {role.name.lower()}, but this requires the role "
-            f"{endpoint.role.name.lower()}",
+            f"'{request.state.user}' has the role {role.name.lower()}, but this request requires the role"
+            f" {endpoint.role.name.lower()}",
         )
 
     def _require_own_page(self, request: Request) -> None:
         host, origin, site = (request.headers.get(name) for name in ("host", "origin", "sec-fetch-site"))
         if not self.origins.allows_change(host=host or "", origin=origin, site=site):
             raise Refusal(
-                403, "cross-site request refused, because it starts work here; open it from a page of this site"
+                403,
+                "cross-site request refused, because it starts work on this server; open it from a page of this site",
             )
 
     @staticmethod

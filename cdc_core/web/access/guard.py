@@ -98,7 +98,7 @@ class Guard:
             if not access.origins.allows_change(host=host, origin=origin, site=site) or (
                 by_cookie and origin is None and site is None
             ):
-                raise Refusal(403, "cross-site request refused, because it changes something here")
+                raise Refusal(403, "cross-site request refused, because it would change something on this server")
 
     def _caller(self, headers: Headers, state: Mapping[str, object]) -> tuple[Caller | None, bool]:
         """Return who asks, and whether they tried to show it."""

@@ -21,7 +21,7 @@ class AccessSettings:
     tls_cert: str | None = option(None, doc="Certificate of the server, with its chain, as a PEM file.")
     tls_key: str | None = option(None, doc="Private key of the certificate, unencrypted, as a PEM file.")
     tls_client_ca: str | None = option(
-        None, doc="Authorities, as a PEM file; client certificates that they issued are accepted instead of a token."
+        None, doc="Certificate authorities, as a PEM file. Their client certificates are accepted instead of a token."
     )
     public_url: tuple[str, ...] = option(
         (),
@@ -32,27 +32,25 @@ class AccessSettings:
         doc="Addresses or networks, separated by commas, of reverse proxies whose header X-Forwarded-For is trusted.",
     )
     trusted_network: bool = option(
-        False, doc="Listen without TLS where other hosts can connect, because something else encrypts the connections."
+        False, doc="Allow connections from other hosts without TLS, because something else encrypts them."
     )
     allowed_paths: tuple[str, ...] = option(
         (),
-        doc="Directories, separated by commas, in which `${file:PATH}` in the definition of a request may name files."
-        " Default: none.",
+        doc="Directories, separated by commas. `${file:PATH}` in the definition of a request may only name files in"
+        " them. Default: none.",
     )
-    max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Size of the largest body of a request.")
+    max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Maximum size of a request body.")
     max_rate: float = option(
-        50.0, doc="Maximum number of requests per second of one client; bursts may have twice as many."
+        50.0, doc="Maximum number of requests per second from one client; bursts may have twice as many."
     )
-    max_connections: int = option(
-        256, doc="Maximum number of connections. Clients at one address get at most half of them."
-    )
+    max_connections: int = option(256, doc="Maximum number of connections. One address may use at most half of them.")
     request_timeout: Duration = option(
-        Duration(10.0), doc="How long a client may take to send the head of a request, and then its body."
+        Duration(10.0), doc="How long a client may take to send the header of a request, and then its body."
     )
 
     def __post_init__(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("'tls_cert' and 'tls_key' belong together; give both")
+            raise ValueError("'tls_cert' and 'tls_key' must be set together; set both")
         if self.tls_client_ca is not None and (self.tls_cert is None or self.tokens is None):
             raise ValueError(
                 "'tls_client_ca' needs 'tls_cert' and 'tls_key', and 'tokens' with the roles of the certificates"
@@ -60,7 +58,10 @@ class AccessSettings:
         for url in self.public_url:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
-                raise ValueError(f"'public_url' has {url}, which is not like https://cdc.example; give scheme and host")
+                raise ValueError(
+                    f"'public_url' has {url}, which is not a URL like https://cdc.example; write the scheme and the"
+                    " host"
+                )
         for proxy in self.trusted_proxy:
             try:
                 ipaddress.ip_network(proxy)
@@ -70,7 +71,7 @@ class AccessSettings:
                 ) from None
         for path in self.allowed_paths:
             if not os.path.isabs(path):
-                raise ValueError(f"'allowed_paths' has {path}, which is relative; write the whole path")
+                raise ValueError(f"'allowed_paths' has {path}, which is a relative path; write the absolute path")
         for name in ("max_body", "max_rate", "max_connections", "request_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"'{name}' must be above zero")

@@ -58,16 +58,16 @@ class TlsFiles:
             context.load_cert_chain(self._cert, self._key, password=_no_password)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             raise ConfigError(
-                f"--tls-cert {self._cert}, --tls-key {self._key}: this pair cannot be used: {_reason(error)}; give a"
-                " certificate and its unencrypted key as PEM files"
+                f"--tls-cert {self._cert}, --tls-key {self._key}: this pair cannot be used: {_reason(error)}; use PEM"
+                " files with a certificate and its unencrypted key"
             ) from error
         if self._ca is not None:
             try:
                 context.load_verify_locations(self._ca)
             except (OSError, ValueError) as error:
                 raise ConfigError(
-                    f"--tls-client-ca {self._ca}: this file cannot be used: {_reason(error)}; give certificates of"
-                    " authorities as a PEM file"
+                    f"--tls-client-ca {self._ca}: this file cannot be used: {_reason(error)}; use a PEM file with the"
+                    " certificates of authorities"
                 ) from error
             context.verify_mode = ssl.CERT_OPTIONAL
         return context

@@ -39,11 +39,12 @@ from cdc_core.web.validation import config_of_json, validate
 
 ENDPOINTS = Endpoints()
 _CHECK = flag_parameter(
-    "check", "With `false`, the definition is not checked against the source and the sink. Not in Kafka Connect."
+    "check",
+    "With `false`, the definition is not checked against the source and the sink. Kafka Connect has no such parameter.",
 )
 _EXPAND = Parameter(
     "expand",
-    "`status`, `info`, or both: the answer is an object then.",
+    "`status`, `info`, or both: the response is then an object.",
     schema=array(choice(["status", "info"])),
 )
 _LOCATION = {"Location": "Where the connector is."}
@@ -55,7 +56,10 @@ _KEYS = ("name", "config", "initial_state")
 @ENDPOINTS.add(
     "GET /connectors",
     Role.VIEW,
-    Answer({"anyOf": [array(TEXT), ref("Expanded")]}, "Their names, or with `expand` an object by name."),
+    Answer(
+        {"anyOf": [array(TEXT), ref("Expanded")]},
+        "Names of the connectors; with `expand`, an object with a member for each connector.",
+    ),
     parameters=[_EXPAND],
 )
 def listed(request: Request) -> Response:
@@ -85,7 +89,7 @@ def create(request: Request) -> Response:
     if unknown:
         raise Refusal(400, f"unknown field '{unknown[0]}'; known: {', '.join(_KEYS)}")
     if not isinstance(value.get("config"), dict):
-        raise Refusal(400, "the field 'config' must hold the configuration, as an object")
+        raise Refusal(400, "the field 'config' must be an object with the configuration")
     name = value.get("name")
     if isinstance(name, dict | list):
         raise Refusal(400, "the field 'name' must be a string")
@@ -219,7 +223,7 @@ def _create(
 def _taken(name: str, *, deleted: bool) -> Refusal:
     what = "already exists"
     if deleted:
-        what = "is being deleted: a node has to drop what it holds at its source; wait, or choose another name"
+        what = "is being deleted: a node has yet to drop what it created at its source; wait, or choose another name"
     return Refusal(409, f"Connector {name} {what}")
 
 

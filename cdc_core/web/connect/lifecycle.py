@@ -24,7 +24,10 @@ def _order(request: str, doc: str, *, status: int = 204) -> Callable[[Handler], 
 
 
 @ENDPOINTS.add(
-    "GET /connectors/{name}/status", Role.VIEW, Answer(ref("Status"), "Its state and that of its task."), errors=[404]
+    "GET /connectors/{name}/status",
+    Role.VIEW,
+    Answer(ref("Status"), "State of the connector and of its task."),
+    errors=[404],
 )
 def status(request: Request) -> Response:
     """The state of a connector and its task."""
@@ -38,8 +41,8 @@ def status(request: Request) -> Response:
     Answer(ref("Status"), "Restarted, if the parameters select it.", status=202),
     Answer(None, "It is restarted.", status=204),
     parameters=[
-        flag_parameter("includeTasks", "Answer with what is restarted. The task is restarted in any case."),
-        flag_parameter("onlyFailed", "Only if it has failed."),
+        flag_parameter("includeTasks", "Return what is restarted. The task is always restarted."),
+        flag_parameter("onlyFailed", "Restart it only if it has failed."),
     ],
     errors=[404, 409],
 )
@@ -60,19 +63,19 @@ def restart(request: Request) -> Response:
     return JSONResponse(connector.status(connector=shown, task=shown if with_tasks else None), status_code=202)
 
 
-@_order("PUT /connectors/{name}/pause", "Its node finishes the running step, and pauses it.", status=202)
+@_order("PUT /connectors/{name}/pause", "Its node finishes the running step and pauses the connector.", status=202)
 def pause(request: Request) -> Response:
     """Pause a connector."""
     return _rest(request, "pause", 202)
 
 
-@_order("PUT /connectors/{name}/stop", "Its node finishes the running step, and stops it.")
+@_order("PUT /connectors/{name}/stop", "Its node finishes the running step and stops the connector.")
 def stop(request: Request) -> Response:
     """Stop a connector: it has no task, and its offsets may be changed."""
     return _rest(request, "stop", 204)
 
 
-@_order("PUT /connectors/{name}/resume", "A node will run it.", status=202)
+@_order("PUT /connectors/{name}/resume", "A node will run the connector.", status=202)
 def resume(request: Request) -> Response:
     """Resume a connector that is paused, stopped, or paused by an error."""
     connector = connector_of(request, missing="Unknown connector {}")
@@ -174,7 +177,7 @@ def alter_offsets(request: Request) -> Response:
         if _key(partition) not in known:
             raise Refusal(
                 400,
-                f"connector {name} has read nothing of the partition {partition}; see GET /connectors/{name}/offsets",
+                f"connector {name} has read nothing from the partition {partition}; see GET /connectors/{name}/offsets",
             )
         if each["offset"] is None:
             reset.add(_key(partition))
@@ -184,7 +187,9 @@ def alter_offsets(request: Request) -> Response:
             if target != offset["token"]:
                 targets[index] = target
     if reset and reset != known.keys():
-        raise Refusal(400, f"connector {name} starts over with all of its sources or none; give null for each of them")
+        raise Refusal(
+            400, f"connector {name} can only start over with all of its sources; set 'offset' to null for each of them"
+        )
     if reset:
         _begin_anew(deployment, connector)
     elif targets:
@@ -201,7 +206,9 @@ def reset_offsets(request: Request) -> Response:
     return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
 
 
-@ENDPOINTS.add("GET /connectors/{name}/topics", Role.VIEW, Answer(ref("Topics"), "The topics by the connector's name."))
+@ENDPOINTS.add(
+    "GET /connectors/{name}/topics", Role.VIEW, Answer(ref("Topics"), "The connector's topics, under its name.")
+)
 def topics(request: Request) -> Response:
     """The topics of a connector, as far as they are known. An unknown connector has none.
 

@@ -29,8 +29,10 @@ _HIDDEN = "[hidden]"
 @ENDPOINTS.add(
     "GET /connector-plugins",
     Role.VIEW,
-    Answer(array(ref("Plugin")), "The one connector; or also the rangefeeds, encoders, sinks and functions."),
-    parameters=[flag_parameter("connectorsOnly", "With `false`, also what a connector is made of.")],
+    Answer(array(ref("Plugin")), "The only connector; on request also rangefeeds, encoders, sinks and functions."),
+    parameters=[
+        flag_parameter("connectorsOnly", "With `false`, also lists rangefeeds, encoders, sinks and functions.")
+    ],
 )
 def plugins(request: Request) -> Response:
     """The plugins."""
@@ -58,7 +60,7 @@ def plugin_config(request: Request) -> Response:
 @ENDPOINTS.add(
     "PUT /connector-plugins/{plugin}/config/validate",
     Role.ADMIN,
-    Answer(ref("Validation"), "Every key with its value and what is wrong with it."),
+    Answer(ref("Validation"), "Every key with its value and any errors."),
     body=WHOLE_CONFIG,
     errors=[400, 415],
 )

@@ -6,7 +6,7 @@ from cdc_core.web.endpoint import TEXT, Body, Schema, array, by_name, choice, re
 
 CONFIG_VALUES: Schema = {
     **by_name({"type": ["string", "number", "boolean", "null"]}),
-    "description": "Names and values. Numbers and booleans are taken as texts.",
+    "description": "Names and values. Numbers and booleans are treated as strings.",
 }
 WHOLE_CONFIG = Body(CONFIG_VALUES, "The whole configuration.")
 _STATE = choice(["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED"])

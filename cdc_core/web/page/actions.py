@@ -28,10 +28,10 @@ ENDPOINTS = Endpoints(refused=error_page)
 _TEXTS = {
     "pause": (
         "It finishes and saves the running step, and does not run until it is resumed. While it is paused, its source"
-        " retains the history that was not delivered, and may run out of space."
+        " retains the history that was not delivered and may run out of disk space."
     ),
-    "resume": "It continues where it stopped. Fix the cause of an error first: otherwise it pauses again.",
-    "restart": "Its node finishes the running step and hands it over; it then begins a new attempt where it stopped.",
+    "resume": "It continues where it stopped. If an error paused it, fix the cause first; otherwise it pauses again.",
+    "restart": "Its node finishes the running step and hands the job over. A new attempt then begins where it stopped.",
     "cancel": (
         "It is canceled for good: a node drops what it created at its source, such as a slot and a publication. It"
         " cannot be"

@@ -33,10 +33,10 @@ _FURTHER = "Sections of tables, functions, Spark and other settings"
 _LABELS = {"name": "Name", "source": "Source", "tables": "Tables", "query": "Query", "sink": "Sink", "format": "Format"}
 _HINTS = {
     "name": "1 to 40 of the characters A-Z a-z 0-9 _ -",
-    "tables": "One per line, such as public.orders. Not needed with a query.",
+    "tables": "One table per line, such as public.orders. Not needed with a query.",
     "query": "SELECT … FROM a table, instead of tables.",
 }
-_SECRET = " Write it as ${VARIABLE} or ${file:PATH}, which each node resolves."
+_SECRET = " Write the secret as ${VARIABLE} or ${file:PATH}, which each node resolves."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,8 +115,8 @@ def _about_replay(request: Request) -> Confirmation:
     return Confirmation(
         title=f"Replay the dead letters of {name}?",
         text=(
-            "Re-sends all dead letters, in order per key. A job must be paused for that. A row that is refused"
-            " again stays a dead letter."
+            "Re-sends all dead letters, in order per key. A job must be paused first. A row that is refused again stays"
+            " a dead letter."
         ),
         button="Replay",
         target=f"{feed_path(name)}/replay",
@@ -136,7 +136,7 @@ def _about_discard(request: Request) -> Confirmation:
         title=f"Discard dead letter {letter.number}?",
         text=(
             f"The row of {letter.table} with the key {letter.key} will not be delivered. The other dead letters are"
-            " sent to the sink again. A job must be paused for that."
+            " sent to the sink again. A job must be paused first."
         ),
         button="Discard",
         target=f"{feed_path(name)}/dead-letters/{letter.number}/discard",

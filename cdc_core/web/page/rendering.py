@@ -62,7 +62,7 @@ def known_name(request: Request) -> str:
 
 
 LOGIN = "/ui/login"
-_TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There is nothing here", 503: "Try again later"}
+_TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "Page not found", 503: "Try again later"}
 
 _FILTERS = {
     "age": texts.age_text,
@@ -124,7 +124,7 @@ def error_page(request: Request, status: int, message: str) -> Response:
     if status == 401 and request.method == "GET" and "hx-request" not in request.headers:
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return redirect(f"{LOGIN}?next={quote(wanted, safe='')}")
-    title = _TITLES.get(status, "Something is wrong")
+    title = _TITLES.get(status, "Something went wrong")
     return page(request, "error.html", status=status, title=title, message=message)
 
 

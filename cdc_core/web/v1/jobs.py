@@ -36,7 +36,7 @@ _MAX_EVENTS = 1000
 _OF_EVENTS = (
     Parameter("kind", "Only events of this kind. May be repeated.", schema=array(TEXT)),
     number_parameter("after", "Only those with a greater number.", 0, 2**62),
-    number_parameter("limit", "At most this many of the latest. Default: 100.", 1, _MAX_EVENTS),
+    number_parameter("limit", "Return at most this many of the latest events. Default: 100.", 1, _MAX_EVENTS),
 )
 
 
@@ -74,7 +74,7 @@ def events(request: Request) -> Response:
     "POST /v1/jobs/{name}/cancel",
     Role.ADMIN,
     Answer(ref("JobReport"), status=202),
-    body=Body(ref("Reason"), "Why, for the history of the job.", required=False),
+    body=Body(ref("Reason"), "Reason, for the history of the job.", required=False),
     errors=[400, 404, 409, 415],
 )
 def cancel(request: Request) -> Response:
@@ -154,7 +154,7 @@ _MAX_LETTERS = 1000
     Role.VIEW,
     Answer(array(ref("DeadLetter"))),
     parameters=[
-        number_parameter("limit", "At most this many. Default: 100.", 1, _MAX_LETTERS),
+        number_parameter("limit", "Return at most this many dead letters. Default: 100.", 1, _MAX_LETTERS),
         number_parameter("after", "Only those with a greater number.", 0, 2**62),
     ],
     errors=[400, 404],
@@ -172,7 +172,7 @@ def dead_letters(request: Request) -> Response:
     "POST /v1/jobs/{name}/dead-letters/replay",
     Role.OPERATE,
     Answer(ref("Replayed")),
-    body=Body(ref("GiveUp"), "Numbers of dead letters to discard instead.", required=False),
+    body=Body(ref("GiveUp"), "Numbers of dead letters to discard instead of sending them.", required=False),
     errors=[400, 404, 409, 415],
 )
 def replay_dead_letters(request: Request) -> Response:
@@ -228,7 +228,7 @@ def trace(request: Request) -> Response:
     "POST /v1/jobs/{name}/traces",
     Role.OPERATE,
     Answer(ref("Trace"), status=201),
-    body=Body(ref("NewTrace"), "Which changes, how many, and for how long.", required=False),
+    body=Body(ref("NewTrace"), "Which changes to trace, how many, and for how long.", required=False),
     errors=[400, 404, 409, 415],
 )
 def begin_trace(request: Request) -> Response:

@@ -180,7 +180,7 @@ def test_a_damaged_file_is_refused(rows: RowBatch) -> None:
     with pytest.raises(ValueError, match="not an Avro object container file"):
         read_file(b"what" + bytes(data[4:]))
     data[-1] ^= 1
-    with pytest.raises(ValueError, match="has another sync marker than the file"):
+    with pytest.raises(ValueError, match="has a different sync marker than the file"):
         read_file(bytes(data))
     data[-1] ^= 1
     data[-17] ^= 1

@@ -172,7 +172,7 @@ def test_an_event_says_to_the_decoder_what_happened() -> None:
     found = [JsonDecoder(context()).message(ORDERS, key, value) for key, value in pairs]
     assert [row.op for row in found] == [Op.INSERT, Op.INSERT, Op.UPDATE, Op.DELETE]
     other = context(events=CloudEvents(source="/cdc/feed", type_prefix="other."))
-    with pytest.raises(ValueError, match=r"unknown type of an event 'cdc\.scan'"):
+    with pytest.raises(ValueError, match=r"unknown event type 'cdc\.scan'"):
         JsonDecoder(other).message(ORDERS, *pairs[0])
 
 
@@ -201,7 +201,7 @@ def test_an_event_has_the_url_of_the_schema_of_its_data(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"output": "files"}, "CloudEvents has no form for files of lines; use envelope 'wrapped'"),
+        ({"output": "files"}, "CloudEvents defines no format for files of lines; use envelope 'wrapped'"),
         ({"flags": {"enriched_properties": ("source",)}}, "'enriched_properties' requires envelope 'enriched'"),
     ],
 )

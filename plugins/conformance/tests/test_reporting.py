@@ -42,7 +42,7 @@ class PaperConformance(Delivery, Conformance):
     @requires("stall", "the test must stop it")
     def test_memory_is_bounded(self): pass
 
-    def test_envelopes(self): does_not_apply("the sink takes no envelope")
+    def test_envelopes(self): does_not_apply("the sink accepts no envelope")
 
     def test_close_may_be_called_twice(self): raise OSError("no shelf at hunter2")
 
@@ -106,7 +106,7 @@ def test_the_document_holds_the_outcome_of_each_promise(pytester: pytest.Pyteste
     assert promises["test_memory_is_bounded"]["outcome"] == "not_declared"
     assert promises["test_memory_is_bounded"]["reason"] == "needs the capability 'stall': the test must stop it"
     assert promises["test_envelopes"]["outcome"] == "not_declared"
-    assert promises["test_envelopes"]["reason"] == "the sink takes no envelope"
+    assert promises["test_envelopes"]["reason"] == "the sink accepts no envelope"
     assert promises["test_begin_is_cheap"]["outcome"] == "error"
     assert promises["test_close_may_be_called_twice"]["outcome"] == "failed"
 
@@ -146,7 +146,7 @@ def test_people_see_counts_capabilities_and_versions(pytester: pytest.Pytester) 
             "sink 'shelf' of no installed distribution: 1 kept, 1 broken, 1 not tested because of an error, "
             "1 overridden with a reason, 2 not declared",
             "  capabilities: idempotent; not declared: stall",
-            "  1 not applicable: the sink takes no envelope",
+            "  1 not applicable: the sink accepts no envelope",
             "cdc-core *, cdc-conformance *, pytest *, python *",
             "1 deselected",
             "written to promises.json",

@@ -116,7 +116,7 @@ def test_the_lease_moves_with_the_replicas(db: SimulatedDatabase) -> None:
 
 def test_replicas_are_refused_where_they_cannot_be(db: SimulatedDatabase) -> None:
     db.crash(4)
-    for nodes, why in (((1, 4), "node 4 is down"), ((1, 1), "name each once"), ((), "most must"), ((9,), "no node 9")):
+    for nodes, why in (((1, 4), "node 4 is down"), ((1, 1), "each node once"), ((), "most of"), ((9,), "no node 9")):
         with pytest.raises(StatementError, match=why):
             db.move_replicas("t", at=0, to=nodes)
     with pytest.raises(StatementError, match="node 2 has no replica"):

@@ -69,7 +69,7 @@ def test_a_cursor_without_history_is_refused_before_anything_is_kept(db: Simulat
     db.put("t", id=1, n=2)
     db.settle()
     oldest = db.collect_garbage()
-    told = rf"^the simulated database has no history after cursor {at}; the oldest is {oldest}$"
+    told = rf"^the simulated database has no history after cursor {at}; its history begins at {oldest}$"
     with pytest.raises(ConfigError, match=told):
         Follower(db, cursor=str(at), initial_scan=False)
     assert db.protected() == {}

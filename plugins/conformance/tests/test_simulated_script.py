@@ -67,7 +67,7 @@ def test_refused_statements_of_random_scripts_have_no_effect(db: SimulatedDataba
         Write("a", "t", 2, other=1),
         Put("nowhere", 2, n=1),
     ]
-    with pytest.raises(StatementError, match="'a' exists already"):
+    with pytest.raises(StatementError, match="'a' already exists"):
         play(db, [Begin("a"), Begin("a")])
     db.execute("write", txn="a", table="t", id=1, set={"n": 1})
     before = db.cluster.events

@@ -94,7 +94,7 @@ def test_a_broken_promise_shows_its_contract_and_what_was_seen(verify: Verify, s
     assert status == 1
     assert "FAIL   closing twice is harmless\n" in shown
     _, _, failure = shown.partition("\nFAIL  closing twice is harmless  (test_closing_twice_is_harmless)\n")
-    contract, _, seen = failure.partition("  what was seen:\n")
+    contract, _, seen = failure.partition("  observed:\n")
     assert contract.startswith("  the promise:\n    ")
     one_line = " ".join(seen.split())
     assert re.match(rf"OSError: cannot close {name}://{tmp_path}/v[0-9a-f]{{12}} with \*\*\* ", one_line)
@@ -109,8 +109,9 @@ def test_a_broken_promise_shows_its_contract_and_what_was_seen(verify: Verify, s
 def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None:
     status, shown, _ = verify("sink", f"{shelf}-hangs", "-k", QUICK, "--timeout", "1")
     assert status == 1
-    assert "'topic connects to nothing' did not end within 1 s; the last line below shows where it waited" in " ".join(
-        shown.split()
+    assert (
+        "'topic connects to nothing' did not end within 1 s; the last line below shows where it was waiting"
+        in " ".join(shown.split())
     )
 
 

@@ -159,7 +159,7 @@ def test_whoever_keeps_marks_waiting_is_named(
         for _ in range(2):
             sql.execute("SELECT pg_logical_emit_message(true, 'test', 'the log goes on')")
             feed.step()
-        told = f"t is locked, as ALTER TABLE does, and may be changing: process {other.info.backend_pid} holds the lock"
+        told = f"t is locked as if by ALTER TABLE, and may be changing: process {other.info.backend_pid} holds the lock"
         assert sum(told in record.getMessage() for record in caplog.records) == 1
         other.rollback()
         feed.catch_up()

@@ -245,7 +245,7 @@ def test_without_a_key_rows_have_the_last_one_and_nothing_is_resolved(
             feed.step()
         assert feed.resolved == marks
         assert written(feed, since=100) == [(Op.INSERT, ("id",), (5,))] * 3
-        told = "nothing is resolved while table public.t has no key: add a primary key"
+        told = "resolved timestamps are on hold: table public.t has no key: add a primary key"
         assert told in [record.getMessage() for record in caplog.records]
         with pytest.raises(
             ConfigError, match=r"table public\.t has no primary key, so its changes cannot be identified"

@@ -166,8 +166,8 @@ def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptur
     settings["max_replication_slots"] = "5"
     with CopiedPostgres(settings=settings) as server:
         assert refusal(server.uri(), "t") == (
-            "all 0 WAL senders of the server are in use, but the initial scan needs one. Run ALTER SYSTEM SET "
-            "max_wal_senders = 10; and restart the server"
+            "all 0 WAL senders of the server are in use, but the initial scan needs one more. Run ALTER SYSTEM SET"
+            " max_wal_senders = 10; and restart the server"
         )
 
 
@@ -209,10 +209,10 @@ def test_all_missing_privileges_are_named_at_once_with_statements_that_grant_no_
         assert lacks == (
             f'role clerk may not use replication, nor use schema Weak "shop, parts, nor read table {both}, nor bypass'
             f" the row-level security of table {shown}, which would hide rows, nor publish table {both}, which only "
-            "an owner may do"
+            "the owner may do"
         )
         setting, _, statements = advice.partition(", and run ")
-        assert setting == "Let an owner publish the tables: set publication_name = 'cdc_orders'"
+        assert setting == "Let the owner publish the tables: set publication_name = 'cdc_orders'"
         sql.execute(statements.encode())
         granted = sql.execute("SELECT roleid FROM pg_auth_members WHERE member = 'clerk'::regrole").fetchall()
         assert granted == []
@@ -261,9 +261,12 @@ def test_an_object_that_is_not_an_ordinary_table(database: str, sql: Sql) -> Non
     sql.execute("CREATE MATERIALIZED VIEW m AS SELECT * FROM t")
     sql.execute("CREATE SEQUENCE s")
     sql.execute("CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
-    assert refusal(database, "v") == "public.v is a view, but only tables have changes. List tables only"
-    assert refusal(database, "m") == "public.m is a materialized view, but only tables have changes. List tables only"
-    assert refusal(database, "s") == "public.s is a sequence, but only tables have changes. List tables only"
+    assert refusal(database, "v") == "public.v is a view, but changefeeds can only watch tables. List tables only"
+    assert (
+        refusal(database, "m")
+        == "public.m is a materialized view, but changefeeds can only watch tables. List tables only"
+    )
+    assert refusal(database, "s") == "public.s is a sequence, but changefeeds can only watch tables. List tables only"
     assert refusal(database, "u") == (
         'table public.u is unlogged, so its changes are not in the log. Run ALTER TABLE "public"."u" SET LOGGED;'
     )
@@ -332,8 +335,8 @@ def test_a_publication_that_would_make_updates_fail_is_refused(database: str, sq
     sql.execute("ALTER TABLE g REPLICA IDENTITY FULL")
     text = refusal(database, "g")
     assert text == (
-        "table public.g has REPLICA IDENTITY FULL and the generated column twice, which is not published, so the "
-        "server would refuse all its updates and deletes once it is published. Run ALTER TABLE "
+        "table public.g has REPLICA IDENTITY FULL and the generated column twice, which is not published, so the server"
+        " would refuse all updates and deletes once the table is published. Run ALTER TABLE "
         '"public"."g" REPLICA IDENTITY DEFAULT;'
     )
     assert refusal(database, "g", diff=True) == f"{text} and remove option 'diff', or cdc_prev from the query"
@@ -349,9 +352,9 @@ def test_a_publication_that_would_make_updates_fail_is_refused(database: str, sq
 def test_tables_listed_twice_or_next_to_their_root(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
-    assert refusal(database, "t", "public.t") == "table public.t is listed twice. Remove one of the two"
+    assert refusal(database, "t", "public.t") == "table public.t is listed twice. Remove one of the entries"
     assert refusal(database, "p", "p1") == (
-        "table public.p1 is a partition of public.p, which is listed too and includes its partitions. Remove public.p1"
+        "table public.p1 is a partition of public.p, which is also listed and includes its partitions. Remove public.p1"
     )
     assert refusal(database, "p1") == ("table public.p1 is a partition. List the root of the partitioned table instead")
 
@@ -369,8 +372,8 @@ def test_partitions_are_checked_too(database: str, sql: Sql) -> None:
     for identity in ("DEFAULT", "NOTHING"):
         sql.execute(f"ALTER TABLE p REPLICA IDENTITY {identity}")
         assert refusal(database, "p", diff=True) == (
-            "table public.p does not have REPLICA IDENTITY FULL, but the log marks old rows of its partitions as its "
-            'identity says. Run ALTER TABLE "public"."p" REPLICA IDENTITY FULL;'
+            "table public.p does not have REPLICA IDENTITY FULL, but the log marks old rows of its partitions according"
+            ' to the identity of public.p. Run ALTER TABLE "public"."p" REPLICA IDENTITY FULL;'
         )
     sql.execute("ALTER TABLE p REPLICA IDENTITY FULL")
     check(database, "p", diff=True)
@@ -383,7 +386,7 @@ def test_a_table_of_another_database(database: str) -> None:
     own = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     check(database, f'"{own}".public.t')
     assert refusal(database, "elsewhere.public.t").startswith(
-        f"table name 'elsewhere.public.t' is one of database elsewhere, but the source is database {own}. List"
+        f"table name 'elsewhere.public.t' is in database elsewhere, but the source is database {own}. List"
     )
 
 

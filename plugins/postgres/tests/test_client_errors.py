@@ -48,8 +48,8 @@ def test_a_failure_that_may_be_due_to_what_is_read_is_retryable_and_no_outage(er
     ("state", "remedy"),
     [
         ("42501", "Run `cdc check FILE NAME` to see which privilege is missing, and grant it"),
-        ("28P01", "Fix the source URI or the login settings of the server"),
-        ("3D000", "Fix the source URI or the login settings of the server"),
+        ("28P01", "Fix the source URI or the server's login settings"),
+        ("3D000", "Fix the source URI or the server's login settings"),
     ],
 )
 def test_a_privilege_or_login_error_is_terminal_with_a_remedy(state: str, remedy: str) -> None:
@@ -136,7 +136,7 @@ def test_an_error_of_the_client_alone_is_retryable_and_masked() -> None:
     assert raised.value.outage
 
 
-LOGIN = "Fix the source URI or the login settings of the server"
+LOGIN = "Fix the source URI or the server's login settings"
 
 
 def test_a_login_that_the_server_refuses_is_terminal(database: str, sql: Sql) -> None:

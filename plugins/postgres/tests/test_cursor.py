@@ -81,7 +81,7 @@ def test_the_slots_position_is_the_oldest_cursor(database: str, sql: Sql) -> Non
     with at_cursor(database, before) as feed:
         assert refusal(feed) == (
             f"cursor {before} is before {oldest}, the position of replication slot s, and the changes between them are"
-            f' gone. Set cursor = "{oldest}" or a later one'
+            f' gone. Set cursor = "{oldest}" or a later position'
         )
     with at_cursor(database, oldest) as feed:
         feed.start()
@@ -92,7 +92,7 @@ def test_the_slots_position_is_the_oldest_cursor(database: str, sql: Sql) -> Non
 def test_a_position_after_the_end_of_the_log_is_refused(database: str, sql: Sql) -> None:
     make_slot(sql)
     with at_cursor(database, "FF/0") as feed:
-        assert re.fullmatch(r"cursor FF/0 is after the end of the log, \S+\. Set an earlier one", refusal(feed))
+        assert re.fullmatch(r"cursor FF/0 is after the end of the log, \S+\. Set an earlier cursor", refusal(feed))
 
 
 def test_a_scan_with_a_cursor_follows_the_changes_since_the_cursor(database: str, sql: Sql) -> None:
@@ -120,7 +120,7 @@ def test_a_time_is_accepted_when_the_slot_has_a_transaction_that_is_not_later(da
     with at_cursor(database, before) as feed:
         assert refusal(feed) == (
             f"cursor {before} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction of "
-            "replication slot s, so changes before it may be missing. Set that time or a later one, or cursor ="
+            "replication slot s, so changes before it may be missing. Set that time or a later time, or cursor ="
             f' "{oldest}", the position of the slot, to start with all its changes'
         )
     with at_cursor(database, first) as feed:
@@ -131,7 +131,7 @@ def test_a_slot_without_a_transaction_does_not_tell_how_far_back_it_reaches(data
     oldest = make_slot(sql)
     with at_cursor(database, clock(database)) as feed:
         text = refusal(feed)
-        assert "replication slot s has no transaction yet, so it is unknown how far back in time it reaches" in text
+        assert "replication slot s has no transaction yet, so the time of its oldest change is unknown" in text
         assert f'Set cursor = "{oldest}", the position of the slot' in text
 
 

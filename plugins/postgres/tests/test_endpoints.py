@@ -142,7 +142,7 @@ def test_a_failover_slot_is_on_the_source_because_only_slots_of_the_primary_are_
     options = {"endpoints": (endpoint(standby, "region=eu"),), "failover": True}
     with feed_of(primary.uri(), "t", options=options, locality=HERE) as feed:
         feed.rangefeed.check()
-    assert "(region=eu): the server is a standby, and only slots of the primary are synchronized" in caplog.text
+    assert "(region=eu): the server is a standby, but only the primary's slots are synchronized" in caplog.text
 
 
 def test_row_filters_are_set_on_the_primary_and_hold_on_the_endpoint(
@@ -209,7 +209,7 @@ def test_a_changefeed_stays_where_its_slot_is(
             assert moved.token["endpoint"] == place(standby)
             assert is_complete(moved, sql)
             assert (
-                f"reads from {place(standby)}, which has its slot, although {place(primary)} is closer" in caplog.text
+                f"reads from {place(standby)}, which has the slot, although {place(primary)} is closer" in caplog.text
             )
             moved.close()
             with (

@@ -163,8 +163,8 @@ def test_a_slot_alone_needs_the_initial_scan(database: str, sql: Sql) -> None:
     make_slot(sql)
     with feed_of(database, "t", options={"slot_name": "shop_slot"}, initial_scan=False) as feed:
         assert refusal(feed) == (
-            "replication slot shop_slot has changes older than the publication that the changefeed would create, so "
-            "it could not read them. Set publication_name to a publication that is older than the slot"
+            "replication slot shop_slot has changes older than the publication that the changefeed would create, so the"
+            " changefeed could not read them. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -215,7 +215,7 @@ def test_a_publication_of_a_schema_has_its_tables(database: str, sql: Sql) -> No
 @pytest.mark.parametrize(
     ("what", "more", "expected"),
     [
-        ("FOR TABLE t", "", f"publishes changes of partitions under the names of the partitions. {ALTER}SET (publish"),
+        ("FOR TABLE t", "", f"publishes changes to partitions under the partitions' names. {ALTER}SET (publish"),
         (
             "FOR TABLE t",
             "WITH (publish_via_partition_root = true, publish = 'insert, update')",
@@ -271,8 +271,8 @@ def test_a_slot_that_cannot_be_read_is_refused(database: str, sql: Sql, postgres
         sql.execute("SELECT pg_create_physical_replication_slot('shop_slot')")
         try:
             assert refusal(feed) == (
-                "replication slot shop_slot is physical, but changefeeds need a logical one. Set slot_name to"
-                " another slot"
+                "replication slot shop_slot is physical, but changefeeds need a logical slot. Set slot_name to another"
+                " slot"
             )
         finally:
             sql.execute("SELECT pg_drop_replication_slot('shop_slot')")

@@ -47,7 +47,9 @@ def test_a_text_that_is_not_utf_8_is_named_with_its_column_and_key(
                 assert json.loads(next(rows).value or b"")["after"] == {"id": 0, "v": None}
                 sql.execute(f"INSERT INTO t VALUES (1, NULL), (2, {VALUES[type_]}), (3, NULL)")
             assert json.loads(next(rows).value or b"")["after"] == {"id": 1, "v": None}
-            told = r"public\.t with key \{'id': 2\}.*column v: its text is not UTF-8 at byte \d+; change the value"
+            told = (
+                r"public\.t with key \{'id': 2\}.*column v: its text is not valid UTF-8 at byte \d+; change the value"
+            )
             with pytest.raises(BadRowError, match=told):
                 next(rows)
 
@@ -61,7 +63,7 @@ def test_a_key_that_is_not_utf_8_is_named(ascii_database: str) -> None:
             assert next(rows).key == b'["good"]'
             sql.execute("INSERT INTO t VALUES (chr(255), 1); DELETE FROM t WHERE id = chr(255)")
             with pytest.raises(
-                BadRowError, match=r"with key \{'id': '\\\\xff'\}.*column id: its text is not UTF-8 at byte 1"
+                BadRowError, match=r"with key \{'id': '\\\\xff'\}.*column id: its text is not valid UTF-8 at byte 1"
             ):
                 next(rows)
 

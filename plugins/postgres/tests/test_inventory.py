@@ -119,6 +119,6 @@ def test_orphans_are_dropped_except_those_in_use(
     shown = capsys.readouterr().out
     assert f"  in use, kept: {used} (replication slot of changefeed 'busy', retains " in shown
     assert "  dropped: cdc_lost_bbbbbbbbbbbb (replication slot and publication of changefeed 'Lost', retains " in shown
-    assert f"  perhaps of another program, kept unless you add --only {alike}: {alike} (replication slot" in shown
+    assert f"  may belong to another program, kept unless you add --only {alike}: {alike} (replication slot" in shown
     assert main(["drop", "--orphans", documented(database), "--only", used, "--only", alike, "--yes"]) == 0
     assert remaining(sql) == [known, known]

@@ -34,7 +34,7 @@ def test_a_session_lets_pass_what_was_read_by_sql(database: str, sql: Sql, monke
         kept.session.forget(later)
         kept.insert(1, 9000, "y" * 1000)
         end = flushed_and_clock(sql)[0]
-        eventually("the session to come to the end of the log", lambda: kept.session.has(later, nearly_to=end))
+        eventually("the session to reach the end of the log", lambda: kept.session.has(later, nearly_to=end))
 
 
 def test_a_session_that_nobody_reads_ends_so_that_the_server_can_shut_down(
@@ -45,7 +45,7 @@ def test_a_session_that_nobody_reads_ends_so_that_the_server_can_shut_down(
     with behind(database, sql) as kept:
         kept.insert(1, 9000, "y" * 1000)
         eventually("the session to end", lambda: kept.session.ended is not None)
-        assert kept.session.ended == "nothing has read what it holds"
+        assert kept.session.ended == "no slice has read its contents"
         kept.feed.catch_up()
         assert len(kept.feed.rows("public.t")) >= 9000
 
@@ -61,8 +61,8 @@ def test_without_a_free_slot_steps_are_read_by_sql_and_the_log_says_so_once(
                 sql.execute("INSERT INTO t (id) VALUES (%s)", [number])
                 feed.catch_up()
         assert [text.partition(": ")[2] for text in caplog.messages] == [
-            "each step decodes the log behind the open transaction again, because the server does not keep a "
-            "connection: all replication slots are in use"
+            "each step decodes the log behind the open transaction again, because no connection to the server can be"
+            " kept open: all replication slots are in use"
         ]
         assert set(feed.rows("public.t")) == {(1,), (2,), (3,), (4,), (5,)}
 

@@ -42,11 +42,11 @@ def test_a_table_that_can_lack_values_is_named_with_the_statement(
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     (line,) = lines(database, caplog, "t")
     assert line == (
-        "public.t: updates do not log large (TOAST) values that they leave unchanged, so messages name them in"
+        "public.t: updates do not log large (TOAST) values that they leave unchanged, so messages list them in"
         ' \'unavailable\'. To log them, run ALTER TABLE "public"."t" REPLICA IDENTITY FULL;'
     )
     (line,) = lines(database, caplog, "t", unchanged_toast="lookup")
-    assert "messages have the current ones. To log" in line
+    assert "messages have the current values. To log" in line
     with started(database, "t", changefeed="orders", feed_id="00aa11bb22cc") as feed:
         assert lines(database, caplog, "t", saved=feed.saved) == []
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")

@@ -153,7 +153,7 @@ def test_a_session_that_ends_in_the_middle_of_a_slice_costs_an_attempt_and_no_ro
             next(items)
             sql.execute(SESSIONS)
             ahead(feed).close()
-            with pytest.raises(RetryableRangefeedError, match="read only in part"):
+            with pytest.raises(RetryableRangefeedError, match="only partly read"):
                 list(items)
         feed.restart()
         caught_up_with_source(feed, sql)

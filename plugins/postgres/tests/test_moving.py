@@ -98,7 +98,7 @@ def test_a_time_means_what_was_committed_after_it(database: str, sql: Sql) -> No
         insert(sql, 13)
         late = clock(database)
         feed.move(str(late))
-        assert "is later than the clock of the source" in refusal(feed, Timestamp(late.wall + 10**15))
+        assert "is later than the source's clock" in refusal(feed, Timestamp(late.wall + 10**15))
         assert "so changes before it may be missing" in refusal(feed, early)
         assert arrived(feed, known + 1) == []
 
@@ -207,7 +207,7 @@ def test_it_does_not_go_back_over_a_change_of_shape(database: str, sql: Sql) -> 
         sql.execute("INSERT INTO t VALUES (12, 0, 'x')")
         feed.catch_up()
         feed.close()
-        assert "were last scanned or altered, so rows from there would have an old shape" in refusal(feed, before)
+        assert "were last scanned or altered, so older rows would have an old shape" in refusal(feed, before)
 
 
 def test_large_values_that_were_left_out_are_looked_up_until_the_table_is_scanned(database: str, sql: Sql) -> None:
@@ -290,7 +290,7 @@ def test_what_has_begun_to_come_again_is_not_left_out_half_way(database: str, sq
         feed.steps_until(lambda: feed.rows("public.t")[1,]["n"] == 40)
         feed.close()
         for to in (passed, "now"):
-            assert "are being delivered again, so rows would keep old versions" in refusal(feed, to)
+            assert "are being delivered again, so the sink would keep old versions" in refusal(feed, to)
         part = feed.token["lsn"]
         feed.move(before)
         assert "wait until the changefeed has reached that position" in refusal(feed, passed)
@@ -345,7 +345,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(database: str, sql: Sql) -> N
         lsn = parse_lsn(feed.token["lsn"])
         assert "is after the end of the log" in refusal(feed, "FFFF/0")
         earlier = lsn_text(lsn - (1 << 20))
-        assert "where the log that replication slot" in refusal(feed, earlier)
+        assert "where the log retained by replication slot" in refusal(feed, earlier)
         for wrong in ("tomorrow", "1/2/3", "1.9999999999", "9" * 5000 + ".0000000000", {"position": "0/1"}, {"lsn": 7}):
             assert "is neither 'now', nor a time" in refusal(feed, wrong)
         sql.execute(

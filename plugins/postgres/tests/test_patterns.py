@@ -194,7 +194,7 @@ def test_a_later_table_without_a_key_is_left_out_until_it_has_one(
     assert attempts(feed) == []
     (told,) = [record.message for record in caplog.records if "a3" in record.message]
     assert "has no primary key" in told
-    assert "Until then it is left out" in told
+    assert "Until then the table is skipped" in told
     feed.restart()
     assert attempts(feed) == []
     sql.execute("ALTER TABLE a3 ADD PRIMARY KEY (id)")
@@ -230,7 +230,7 @@ def test_a_lock_on_a_new_table_delays_resolved_marks_and_not_the_changes(
         sql.execute("UPDATE a1 SET v = 'meanwhile' WHERE id = 1")
         feed.steps_until(lambda: feed.rows("public.a1")[(1,)]["v"] == "meanwhile")
         assert feed.resolved == reached
-        assert "nothing is resolved until public.a3 can be published" in caplog.text
+        assert "resolved timestamps are on hold until public.a3 can be published" in caplog.text
     assert len(attempts(feed)) == 1
     assert "public.a3" in followed(feed)
 

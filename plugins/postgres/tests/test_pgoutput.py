@@ -107,7 +107,7 @@ def test_large_binary_and_sliced_arrays_are_read_too() -> None:
 
 
 def test_a_truncate_error_names_the_tables_and_the_remedy() -> None:
-    remedy = "run once without it in 'tables', and then list it again"
+    remedy = "run once without the table in 'tables', and then list it again"
     with pytest.raises(TerminalRangefeedError, match=rf"tables public\.t, public\.u were truncated, .*{remedy}"):
         read(truncate(T, U))
 

@@ -62,7 +62,7 @@ TABLE_LEFT = {
         "ALTER PUBLICATION p ADD TABLES IN SCHEMA s",
     ),
 }
-ALTERED = "publication p was altered and restored, or dropped and created again, so changes of table"
+ALTERED = "publication p was altered and restored, or dropped and created again, so changes to table"
 ENTERED = "the entry in publication p was replaced (dropped and added again, or given another row filter or column"
 
 WITNESSES = ("created again", "narrowed", "left", "filtered")

@@ -44,7 +44,7 @@ def test_a_renamed_table_is_followed_under_its_old_name(
     feed.catch_up()
     assert feed.rows("public.t") == table_of(sql, f"SELECT * FROM {name}")
     assert {change.table for change in feed.changes} == {"public.t"}
-    assert caplog.text.count(f"table public.t is now called {name}; it is followed under its old name") == 1
+    assert caplog.text.count(f"table public.t is now called {name}; still following it under its old name") == 1
     feed.restart()
     sql.execute(f"DELETE FROM {name} WHERE id = 3")
     feed.catch_up()

@@ -186,14 +186,14 @@ def test_what_a_filter_cannot_compare_is_left_to_the_query(database: str, sql: S
         assert filters(sql) == {"t": "(id > 5)"}
         titles = dict(feed.rangefeed.explain(feed.rangefeed.schemas()[0]))
     assert titles == {
-        "changes that PostgreSQL sends, by the row filter of the publication": ['"id" > 5'],
-        "not for a row filter of the publication": [
+        "changes that PostgreSQL sends, according to the publication's row filter": ['"id" > 5'],
+        "cannot be in the publication's row filter": [
             "\"m\" = 'ok': column m has a type that is not built in",
             '"s" > 5: column s has a type that is not built in',
             "\"c\" = 'x': column c has a collation that is not built in",
-            "\"u\" = 'A': a text that it compares column u with is not a uuid in lower case",
+            "\"u\" = 'A': column u is compared with a text that is not a uuid in lower case",
             '"id" IS NOT NULL: column id is in the key and never null',
-            '"v" > 5: column v is not in the key, and the log need not have it for deletes',
+            '"v" > 5: column v is not in the key, and the log may not have it for deletes',
         ],
     }
 
@@ -203,7 +203,7 @@ def test_what_a_scan_cannot_compare_is_told(database: str, sql: Sql) -> None:
     queries = TableQueries.of(None, {"t": {"where": "id > 5 AND code = 'x'"}})
     with feed_of(database, "t", restriction=queries.restriction_of) as feed:
         titles = dict(feed.rangefeed.explain(feed.rangefeed.schemas()[0]))
-    assert titles["left to Spark too: PostgreSQL compares these types in another way"] == ["\"code\" = 'x'"]
+    assert titles["left to Spark, too, because PostgreSQL compares these types differently"] == ["\"code\" = 'x'"]
 
 
 def test_a_section_that_delivers_all_deletes_has_no_filter(database: str, sql: Sql) -> None:
@@ -325,8 +325,8 @@ SWAP = "ALTER TABLE t RENAME a TO x; ALTER TABLE t RENAME b TO a; ALTER TABLE t 
     [
         ("ALTER TABLE t RENAME a TO c", False, "were renamed or replaced"),
         (SWAP, True, "were renamed or replaced"),
-        (f"{SWAP}; INSERT INTO t VALUES (12, 9); {SWAP}", False, "may have been renamed and back"),
-        (f"{SWAP}; INSERT INTO t VALUES (12, 9); {SWAP}", True, "may have been renamed and back"),
+        (f"{SWAP}; INSERT INTO t VALUES (12, 9); {SWAP}", False, "may have been renamed and renamed back"),
+        (f"{SWAP}; INSERT INTO t VALUES (12, 9); {SWAP}", True, "may have been renamed and renamed back"),
     ],
     ids=["renamed", "swapped", "swapped and back", "swapped and back while stopped"],
 )

@@ -35,7 +35,7 @@ def test_a_dot_in_a_name_does_not_make_two_tables_one() -> None:
 
 
 def test_an_empty_list_of_tables_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no table is listed\. List at least one"):
+    with pytest.raises(ConfigError, match=r"no table is listed\. List at least one table"):
         Selection.parse([])
 
 
@@ -89,7 +89,7 @@ def test_a_table_may_be_named_with_the_database_of_the_source() -> None:
     with pytest.raises(ConfigError) as refused:
         selection.require_database("db")
     assert str(refused.value) == (
-        "table name '\"Db\".public.t' is one of database Db, but the source is database db. List tables of the source,"
+        "table name '\"Db\".public.t' is in database Db, but the source is database db. List the source's tables,"
         " or correct its URI"
     )
     with pytest.raises(ConfigError, match=r"table public\.t is listed twice"):

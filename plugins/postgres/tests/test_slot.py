@@ -58,7 +58,7 @@ def test_a_start_without_progress_does_not_begin_beside_the_slot_of_an_earlier_o
             with closing(PostgresRangefeed(context)) as another:
                 another.check()
         assert text.startswith(f"replication slot {slot_of(lost)} retains the log for an earlier changefeed 'test'")
-        for remedy in ("point --state or --store at it", "`cdc drop --orphans URI`", "use another name"):
+        for remedy in ("name its store with --state or --store", "`cdc drop --orphans URI`", "use another name"):
             assert remedy in text
         assert slots(sql) == publications(sql) == [slot_of(lost)]
         lost.restart()  # the one with progress continues
@@ -191,7 +191,10 @@ def test_an_idle_changefeed_keeps_its_slot_and_a_stopped_one_says_when_it_loses_
                 return sql.execute(query, [slot_of(feed)]).fetchone() != (None,)
 
             feed.start()
-            assert "waits for its destination for that long loses its replication slot" in caplog.text
+            assert (
+                "waits for its destination for that long, or is paused or stopped for that long, loses its replication"
+                " slot" in caplog.text
+            )
             feed.catch_up()
             confirmed = sql.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots").fetchone()
             uses: set[Any] = set()
@@ -285,7 +288,7 @@ def test_a_changefeed_releases_however_far_the_restart_point_lags(database: str,
     ("change", "complaint"),
     [
         ("SET (publish = 'insert')", "does not publish update and delete and truncate"),
-        ("SET (publish_via_partition_root = false)", "publishes changes of partitions under the names"),
+        ("SET (publish_via_partition_root = false)", "publishes changes to partitions under"),
         ("SET TABLE t WHERE (id > 1)", "the entry in publication .* was replaced"),
     ],
 )

@@ -209,8 +209,8 @@ def test_without_a_free_slot_the_slot_itself_is_read_and_the_log_says_so_once(
             for _ in range(2):
                 assert rows_of(items_of(feed, slice_)) == expected
         assert caplog.messages == [
-            f"replication slot {slice_.payload.slot.name}: the log is read more slowly, because the server does not "
-            "copy the slot: all replication slots are in use"
+            f"replication slot {slice_.payload.slot.name}: reading the log more slowly, because the server"
+            " cannot copy the slot: all replication slots are in use"
         ]
 
 

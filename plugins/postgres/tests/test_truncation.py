@@ -284,7 +284,7 @@ def test_without_a_free_slot_a_search_is_not_taken_for_one_that_found_nothing(
         with no_free_slot(sql):
             assert [search.truncated(sql, asked, after=after) for _ in range(2)] == [[], []]
         assert warnings(caplog) == [
-            "partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: all replication slots"
+            "partitions public.p1 have new files, but the log cannot be searched for TRUNCATE: all replication slots"
             " are in use, or the slot is being moved"
         ]
         assert [leaf.name for leaf in search.truncated(sql, asked, after=after)] == ["p1"]
@@ -310,7 +310,7 @@ def test_a_search_that_cannot_be_done_says_that_a_truncated_partition_may_be_mis
         assert [search.truncated(sql, asked, after=after) for _ in range(2)] == [[], []]
         sql.execute("RESET work_mem; RESET temp_file_limit")
         (warning,) = warnings(caplog)
-        assert warning.startswith("partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: ")
+        assert warning.startswith("partitions public.p1 have new files, but the log cannot be searched for TRUNCATE: ")
         assert LIMITS[limit] in warning
         assert sql.execute("SHOW statement_timeout").fetchone() == ("0",)
         assert sql.execute("SELECT FROM pg_replication_slots WHERE slot_name LIKE '%\\_copy\\_%'").rowcount == 0

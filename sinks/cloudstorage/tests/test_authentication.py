@@ -32,7 +32,7 @@ gs://bucket/x aws_region=eu-west-1 s3_storage_class=GLACIER
 gs://bucket/x auth=specified
     sink 'gs://bucket/x' has AUTH=specified but no credentials. Set CREDENTIALS, or use AUTH=implicit
 gs://bucket/x credentials=hunter2
-    CREDENTIALS is neither the JSON of a key file nor base64 of it. Set it to the output of `base64 -w0 FILE`, percent-encoded inside a URI
+    CREDENTIALS is neither the JSON of a key file nor that JSON in base64. Set it to the output of `base64 -w0 FILE`, percent-encoded inside a URI
 gs://bucket/x credentials=eyJ0eXBlIjogInNlcnZpY2VfYWNjb3VudCIsICJwcml2YXRlX2tleSI6ICJodW50ZXIyIn0=
     CREDENTIALS is an incomplete key file of type service_account. Download the key again
 gs://bucket/x 'credentials={"type": "external_account", "token": "hunter2"}'
@@ -40,19 +40,19 @@ gs://bucket/x 'credentials={"type": "external_account", "token": "hunter2"}'
 azure-blob://box/x azure_account_key=aHVudGVyMg==
     sink 'azure-blob://box/x' has incomplete credentials. Set AZURE_ACCOUNT_NAME as well, or remove AZURE_ACCOUNT_KEY and use AUTH=implicit
 azure-storage://box/x azure_account_name=a 'azure_account_key=hunter2 '
-    AZURE_ACCOUNT_KEY is not base64. Copy it from the Azure portal, and percent-encode it inside a URI
+    AZURE_ACCOUNT_KEY is not base64. Copy the key from the Azure portal, and percent-encode it inside a URI
 azure://box/x azure_account_name=a azure_account_key=aHVudGVyMg== azure_client_id=c azure_client_secret=hunter2 azure_tenant_id=t
-    sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID. Keep one of the two
+    sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID. Keep only one of the two
 azure://box/x azure_account_name=a azure_account_key=aHVudGVyMg== azure_tenant_id=t
-    sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_TENANT_ID. Keep one of the two
+    sink 'azure://box/x' has both an account key and parameters of a service principal, AZURE_TENANT_ID. Keep only one of the two
 azure://box/x azure_account_name=a azure_client_id=c azure_client_secret=hunter2 'azure_tenant_id=a tenant'
-    AZURE_TENANT_ID=a tenant is neither an ID nor a domain of a tenant. Copy it from the Azure portal
+    AZURE_TENANT_ID=a tenant is neither the ID nor the domain of a tenant. Copy the tenant ID from the Azure portal
 azure://box/x auth=specified azure_account_name=a
     sink 'azure://box/x' has AUTH=specified but no credentials. Set AZURE_ACCOUNT_NAME and AZURE_ACCOUNT_KEY or AZURE_ACCOUNT_NAME, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or use AUTH=implicit
 azure://box/x
     the storage account is not known. Set AZURE_ACCOUNT_NAME, or AZURE_STORAGE_ACCOUNT_NAME in the environment
 s3://bucket/x auth=specified aws_access_key_id=id aws_secret_access_key=
-    sink 's3://bucket/x' has an empty value for AWS_SECRET_ACCESS_KEY. Give a value, or remove it
+    sink 's3://bucket/x' has an empty value for AWS_SECRET_ACCESS_KEY. Set a value, or remove the parameter
 file:///data/out aws_session_token=hunter2
     sink 'file:///data/out' cannot use AWS_SESSION_TOKEN, which is for S3. Remove it
 memory://bucket/x auth=implicit

@@ -74,7 +74,7 @@ def test_check_names_a_dangling_link(cloud: CloudRig, tmp_path: Path) -> None:
         cloud.destination(uri=f"file://{tmp_path}/link/out").check()
     assert str(refused.value) == (
         f"sink directory {tmp_path}/link/out cannot be used: {tmp_path}/link is a dangling symbolic link."
-        " Point it at a directory"
+        " Point the link at a directory"
     )
 
 
@@ -129,7 +129,7 @@ def test_check_names_a_read_only_file_system(cloud: CloudRig, tmp_path: Path, mo
         cloud.destination(uri=f"file://{tmp_path}/out").check()
     assert str(refused.value) == (
         f"sink directory {tmp_path}/out cannot be used: {tmp_path} is on a read-only file system."
-        " Mount it writable, or choose another directory"
+        " Mount the file system writable, or choose another directory"
     )
 
 
@@ -267,8 +267,8 @@ def test_a_failed_write_leaves_nothing_behind(cloud: CloudRig, monkeypatch: pyte
         (errno.ENOSPC, "outage", ". Free some space there"),
         (errno.EDQUOT, "outage", ". Free some space there or raise the quota"),
         (errno.EROFS, "repairable", ". Mount the file system writable"),
-        (errno.EACCES, "repairable", ". Grant this process's user write permission there"),
-        (errno.EPERM, "repairable", ". Grant this process's user write permission there"),
+        (errno.EACCES, "repairable", ". Grant this process's user write permission for the directory"),
+        (errno.EPERM, "repairable", ". Grant this process's user write permission for the directory"),
         (errno.ENOTDIR, "counted", ". Remove the file where the sink needs a directory"),
         (errno.EISDIR, "counted", ". Remove the directory where the sink needs a file"),
         (errno.EIO, "outage", ""),

@@ -58,7 +58,7 @@ def test_an_object_store_gets_the_same_files_as_a_directory(cloud: CloudRig) -> 
         (
             PermissionError("Access Denied"),
             "repairable",
-            "Access Denied. Grant this process's user write permission there",
+            "Access Denied. Grant this process's user write permission for the directory",
         ),
         (FileNotFoundError("The specified bucket does not exist"), "repairable", "The specified bucket"),
         (ConnectionError("reset"), "outage", "reset"),

@@ -124,8 +124,8 @@ def refuses(in_front: Store, chunks: list[bytes]) -> None:
         in_front.stage("day/file", chunks).publish()
     assert failed.value.repairable
     assert str(failed.value).endswith(
-        "/out/day/file: the answer reports success, but the store does not hold what was sent. Check that the "
-        "endpoint belongs to the store, and that no proxy answers instead"
+        "/out/day/file: the response reports success, but the store does not have the data that was sent. Check that"
+        " the endpoint belongs to the store, and that no proxy responds in its place"
     )
 
 
@@ -182,5 +182,5 @@ def test_a_file_that_the_store_does_not_have_is_not_stored(
         return dict(answer) if method in ("put_object", "complete_multipart_upload") else send()
 
     counted = Counted(seaweedfs, swallowed)
-    with pytest.raises(TerminalSinkError, match="does not hold what was sent"):
+    with pytest.raises(TerminalSinkError, match="does not have the data that was sent"):
         counted.store.stage("file", chunks).publish()

@@ -113,7 +113,7 @@ def require_meanings(failure: Callable[[int], CdcError], *, repairable: set[int]
             "these credentials lack permissions. Grant them s3:PutObject, s3:ListBucket and the other permissions in"
             " the documentation",
         ),
-        ({}, "missing", "the bucket does not exist. Create it, or correct its name in the sink's URI"),
+        ({}, "missing", "the bucket does not exist. Create the bucket, or correct its name in the sink's URI"),
         (
             {"AWS_ENDPOINT": NOWHERE},
             "",
@@ -190,7 +190,7 @@ def test_a_removed_bucket_ends_the_attempt_and_may_be_repaired(
     sink = open_at(seaweedfs.uri("x", bucket="shortlived"))
     write_to(sink)
     fs.rm("shortlived", recursive=True)
-    expected = r"the bucket does not exist\. Create it, or correct its name"
+    expected = r"the bucket does not exist\. Create the bucket, or correct its name"
     with pytest.raises(TerminalSinkError, match=expected) as failed:
         write_to(sink)
     assert failed.value.repairable
@@ -237,14 +237,14 @@ def test_a_reader_finds_keys_that_were_rotated_in_the_environment(
             "ExpiredToken",
             {},
             TerminalSinkError,
-            "the temporary credentials have expired or are not valid. Get new ones, and set AWS_SESSION_TOKEN and both"
-            " keys",
+            "the temporary credentials have expired or are not valid. Get new credentials, and set AWS_SESSION_TOKEN"
+            " and both keys",
         ),
         (
             "RequestTimeTooSkewed",
             {},
             TerminalSinkError,
-            "the clocks of this machine and of the store differ too much. Set this machine's clock",
+            "this machine's clock differs too much from the store's. Correct this machine's clock",
         ),
         ("KeyTooLongError", {}, TerminalSinkError, "the path is longer than S3 allows. Shorten topic_prefix"),
         (
@@ -341,7 +341,7 @@ def test_gcs_check_names_the_missing_permissions(refusal: Refusal, gate: GcsGate
 @pytest.mark.parametrize(
     ("bucket", "changes", "why"),
     [
-        ("missing", {}, "the bucket does not exist. Create it, or correct its name in the sink's URI"),
+        ("missing", {}, "the bucket does not exist. Create the bucket, or correct its name in the sink's URI"),
         (
             "changefeeds",
             {"GCS_ENDPOINT": NOWHERE},
@@ -421,7 +421,7 @@ def test_gcs_uses_http_only(
             "Azure rejected these credentials or denied them access. Check AZURE_ACCOUNT_KEY, the role Storage Blob"
             " Data Contributor and the account's network rules",
         ),
-        ({}, "missing", "the container does not exist. Create it, or correct its name in the sink's URI"),
+        ({}, "missing", "the container does not exist. Create the container, or correct its name in the sink's URI"),
         (
             {"AZURE_ENDPOINT": f"{NOWHERE}/account"},
             "",

@@ -60,7 +60,7 @@ def test_a_broker_that_does_not_run(complaint: Callable[..., str]) -> None:
 def test_a_host_without_an_address(complaint: Callable[..., str]) -> None:
     text = complaint("nohost.invalid:9092", {})
     assert text.startswith("sink 'kafka' cannot connect to nohost.invalid:9092: Failed to resolve")
-    assert text.endswith("check the names of the hosts")
+    assert text.endswith("check the host names")
 
 
 def test_one_of_several_hosts_may_have_no_address(

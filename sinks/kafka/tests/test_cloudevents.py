@@ -88,9 +88,9 @@ def test_other_headers_are_beside_those_of_the_event(kafka: KafkaRig) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"extra_headers": '{"Content-Type": "x"}'}, "the header 'Content-Type' of extra_headers is one that envelope"),
-        ({"header_table": "ce_subject"}, "the header 'ce_subject' of header_table is one that envelope 'cloudevents'"),
-        ({"header_updated": "CE_time"}, "the header 'CE_time' of header_updated is one that envelope 'cloudevents'"),
+        ({"extra_headers": '{"Content-Type": "x"}'}, "the header 'Content-Type' of extra_headers is set by envelope"),
+        ({"header_table": "ce_subject"}, "the header 'ce_subject' of header_table is set by envelope 'cloudevents'"),
+        ({"header_updated": "CE_time"}, "the header 'CE_time' of header_updated is set by envelope 'cloudevents'"),
     ],
 )
 def test_a_header_that_events_have_is_refused(options: dict[str, str], sentence: str, kafka: KafkaRig) -> None:
@@ -102,7 +102,10 @@ def test_a_header_that_events_have_is_refused(options: dict[str, str], sentence:
 def test_a_row_whose_headers_would_replace_those_of_the_event_is_bad(kafka: KafkaRig) -> None:
     sink = kafka.sink({"headers_json_column_name": "meta"}, encoder=encoder("binary"))
     batch = rows([1, 2], extra={"meta": (JSON, ["{}", '{"ce_id": "7"}'])})
-    with pytest.raises(EncodeError, match=r"holds the header 'ce_id' in the row with key \{'id': 2\}") as refused:
+    with pytest.raises(
+        EncodeError,
+        match=r"contains the header 'ce_id', which is reserved for CloudEvents, in the row with key \{'id': 2\}",
+    ) as refused:
         sink.emit(batch)
     assert refused.value.row == 1
 

@@ -88,8 +88,8 @@ def test_a_delete_has_the_headers_of_the_row_before_it_if_known(kafka: KafkaRig)
         (
             {},
             "meta",
-            "table public.orders has no column 'meta', which the option headers_json_column_name names; add it, or use"
-            " a separate changefeed for the table",
+            "table public.orders has no column 'meta', which the option headers_json_column_name names; add the"
+            " column, or use a separate changefeed for the table",
         ),
         (
             {"meta": (TEXT, ["{}"])},

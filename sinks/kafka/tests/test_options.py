@@ -101,7 +101,7 @@ def test_compression_levels_are_those_of_cockroachdb(compression: str, level: in
         ({"Compression": "LZ4", "CompressionLevel": 1000}, "must be 0 or a power of two from 512 to 131072"),
         ({"Compression": "SNAPPY", "CompressionLevel": 1}, "has no effect with 'Compression' SNAPPY; remove it"),
         ({"ClientID": "a b"}, "'ClientID' may contain only letters, digits and . _ -"),
-        ({"Version": "new"}, "'Version' is 'new'; write it like 1.0.0 or 0.11.0.0"),
+        ({"Version": "new"}, "'Version' is 'new'; write a version such as 1.0.0 or 0.11.0.0"),
         ({"Version": "0.10.2.0"}, "brokers before 0.11 are not supported"),
         ({"Flush": {"Messages": 5, "Frequency": "0s"}}, "'Flush.Frequency' is 0, so batches would not wait"),
         ({"Flush": {"Bytes": -5}}, "'Flush.Bytes' must not be negative"),

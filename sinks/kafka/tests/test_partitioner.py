@@ -110,7 +110,5 @@ def test_tombstones_that_would_remove_other_rows_are_refused() -> None:
     with ExitStack() as opened:
         rig = KafkaRig("127.0.0.1:9", "", opened)
         destination = rig.destination({"tombstones_on_delete": "true"}, encoder=encoder)
-        with pytest.raises(
-            ConfigError, match="tombstones_on_delete with key_column 'text' would remove the other rows"
-        ):
+        with pytest.raises(ConfigError, match="tombstones_on_delete with key_column 'text' would remove other rows"):
             destination.check()

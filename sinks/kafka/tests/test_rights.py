@@ -110,5 +110,5 @@ def test_rows_for_a_topic_that_the_user_may_not_write_are_refused_and_no_others(
     later = kafka.at(secured_broker.bootstrap_servers).sink(routed=True)
     reasons = {name: later.admit(name) for name in ("open", "closed", "hidden")}
     assert reasons["open"] is None
-    assert str(reasons["closed"]).endswith("closed', which its cdc_topic names, may not be written by the user")
-    assert "may not be seen, created or written by the user: Broker: Topic auth" in str(reasons["hidden"])
+    assert str(reasons["closed"]).endswith("closed', which its cdc_topic names, cannot be written by the user")
+    assert "cannot be seen, created or written by the user: Broker: Topic auth" in str(reasons["hidden"])

@@ -44,7 +44,7 @@ def test_the_uri_names_the_brokers(uri: str, brokers: str) -> None:
     ("uri", "reason"),
     [
         ("kafka://user:pw@a:9092", "has a user before its hosts; use sasl_user and sasl_password instead"),
-        ("kafka://a:9092/topic", "has the path '/topic', which has no meaning; use topic_prefix or topic_name"),
+        ("kafka://a:9092/topic", "has the path '/topic', which has no effect; use topic_prefix or topic_name"),
         ("kafka://", "names no broker; write kafka://host:9092"),
         ("kafka://,", "names no broker; write kafka://host:9092"),
         ("kafka://a:1,b:99999", "names the broker 'b:99999', which is not a host and port"),

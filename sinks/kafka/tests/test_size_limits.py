@@ -74,8 +74,8 @@ def test_flush_lists_the_messages_that_are_too_large_for_the_client_and_delivers
     sink.emit(rows([0]))
     sink.emit(rows([1, 2, 3], texts=["a", "b" * 66_000, "c"]))
     reason = (
-        f"the message of the row with key {{'id': 2}} of table public.orders has 66035 bytes, but {limit}; raise it,"
-        " or remove the table from the changefeed"
+        f"the message of the row with key {{'id': 2}} of table public.orders has 66035 bytes, but {limit}; raise"
+        " the limit, or remove the table from the changefeed"
     )
     flushed = sink.flush()
     assert flushed.refused == (RefusedRow(index=2, reason=reason),)
@@ -115,7 +115,7 @@ def test_a_message_too_large_because_of_its_headers_names_table_key_and_size(kaf
     sink.emit(rows([5]))
     reason = (
         "the message of the row with key {'id': 5} of table public.orders has 2042 bytes, but Flush.MaxBytes in"
-        " kafka_sink_config allows 2000; raise it, or remove the table from the changefeed"
+        " kafka_sink_config allows 2000; raise the limit, or remove the table from the changefeed"
     )
     assert sink.flush() == Flushed(refused=(RefusedRow(index=0, reason=reason),))
 

@@ -44,7 +44,7 @@ def test_a_deleted_topic_is_named_soon_and_does_not_come_back(kafka: KafkaRig) -
         sink.flush()
     assert time.monotonic() - started < _SOON_S
     assert str(failed.value).startswith(
-        f"topic '{kafka.topic}' was deleted while the changefeed was running, and the rows in it are gone. Create the"
+        f"topic '{kafka.topic}' was deleted while the changefeed was running, and its rows are gone. Create the"
         " topic, then run the changefeed again"
     )
     admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})

@@ -53,7 +53,7 @@ def test_a_pattern_makes_topics_of_the_parts_of_a_name() -> None:
             Topics(TopicNames(pattern="cdc.{table}")),
             [table("orders"), table("orders", "archive")],
             "tables archive.orders and public.orders would both go to topic 'cdc.orders'; add {schema} to "
-            "option topic, use a changefeed for each, or set topic_name to send all tables to one topic",
+            "option topic, use a separate changefeed for each table, or set topic_name to send all tables to one topic",
         ),
         (
             Topics(TopicNames(pattern="{table}"), name="all"),
@@ -63,8 +63,8 @@ def test_a_pattern_makes_topics_of_the_parts_of_a_name() -> None:
         (
             Topics(TopicNames()),
             [table("orders"), table("orders", "archive")],
-            "tables archive.orders and public.orders would both go to topic 'orders'; set option full_table_name, "
-            "use a changefeed for each, or set topic_name to send all tables to one topic",
+            "tables archive.orders and public.orders would both go to topic 'orders'; set option full_table_name, use"
+            " a separate changefeed for each table, or set topic_name to send all tables to one topic",
         ),
         (
             Topics(TopicNames()),

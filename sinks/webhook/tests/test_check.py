@@ -187,8 +187,8 @@ def test_a_silent_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"client_cert": "", "client_key": ""}, "'client_cert' does not contain PEM text"),
         ({"ca_cert": "aHVzaA=="}, "'ca_cert' does not contain PEM text"),
         ({"ca_cert": "-----BEGIN hush"}, "'ca_cert' does not contain a readable certificate"),
-        ({"client_cert": "hush"}, "'client_cert' and 'client_key' require each other"),
-        ({"client_key": "hush"}, "'client_cert' and 'client_key' require each other"),
+        ({"client_cert": "hush"}, "'client_cert' and 'client_key' must be set together"),
+        ({"client_key": "hush"}, "'client_cert' and 'client_key' must be set together"),
         (
             {"client_cert": "-----BEGIN hush", "client_key": "-----BEGIN hush"},
             "'client_cert' and 'client_key' must contain a certificate and its unencrypted key",

@@ -138,12 +138,12 @@ def test_a_request_in_mode_binary_has_the_same_id_when_it_is_repeated_and_anothe
         (
             "binary",
             {"webhook_sink_config": '{"Flush": {"Messages": 5, "Frequency": "1s"}}'},
-            "cloudevents_mode 'binary' has one event in each request; remove Flush from webhook_sink_config",
+            "cloudevents_mode 'binary' sends one event in each request; remove Flush from webhook_sink_config",
         ),
         (
             "structured",
             {"extra_headers": '{"CE-Id": "x"}'},
-            "the header 'CE-Id' of extra_headers is one that envelope 'cloudevents' sets itself",
+            "the header 'CE-Id' of extra_headers is set by envelope 'cloudevents'",
         ),
     ],
 )

@@ -95,7 +95,9 @@ def broken_tls_port(hook: WebhookRig) -> Iterator[int]:
 
 
 def test_a_tls_error_counts_as_a_broken_connection(hook: WebhookRig, broken_tls_port: int) -> None:
-    with pytest.raises(RetryableSinkError, match="failed 4 times: the connection broke before the answer was complete"):
+    with pytest.raises(
+        RetryableSinkError, match="failed 4 times: the connection broke before the response was complete"
+    ):
         write(hook.sink(uri=f"webhook-https://localhost:{broken_tls_port}/x"), rows([1]))
 
 
@@ -173,7 +175,7 @@ def test_a_connection_is_closed_when_its_tls_handshake_is_canceled(hook: Webhook
         sink = hook.sink(options, uri=f"webhook-https://127.0.0.1:{port}/x")
         gc.disable()  # the garbage collector would close them eventually
         try:
-            with pytest.raises(RetryableSinkError, match="no answer within"):
+            with pytest.raises(RetryableSinkError, match="no response within"):
                 write(sink, rows([1]))
             assert not [
                 each for each in psutil.Process().net_connections("tcp") if each.raddr and each.raddr.port == port

@@ -241,7 +241,7 @@ def test_a_refused_mark_stops_the_changefeed(hook: WebhookRig) -> None:
     error = error_of(lambda: hook.resolved_sink().emit_resolved(Timestamp(5)))
     assert isinstance(error, TerminalSinkError)
     assert not error.repairable
-    assert "refuses a resolved mark: answer 422: what is resolved?" in str(error)
+    assert "refuses a resolved mark: response 422: what is resolved?" in str(error)
 
 
 def test_requests_run_in_parallel_and_never_share_a_key(hook: WebhookRig) -> None:

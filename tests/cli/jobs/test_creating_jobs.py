@@ -44,7 +44,7 @@ def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, cdc: Cdc) 
     assert (found.state, found.owner) == ("running", "ann")
     assert "hunter2" not in json.dumps(known.definition)
     assert known.definition["written"]["source"] == "paper://user:${PAPER_PASSWORD}@desk/db"
-    assert cdc.sentence("create", file) == ("changefeed 'orders' is a job already (running); choose another name")
+    assert cdc.sentence("create", file) == ("changefeed 'orders' is already a job (running); choose another name")
 
 
 def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, file: Path, cdc: Cdc) -> None:
@@ -52,7 +52,7 @@ def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, fil
     file.write_text(text + text.replace("orders", "users"))
     store.nodes.join(node("one"), lease_s=600)
     created(store, "users")
-    assert "changefeed 'users' is a job already" in cdc.sentence("create", file)
+    assert "changefeed 'users' is already a job" in cdc.sentence("create", file)
     assert store.jobs.find("orders") is None
     ended(store, "succeeded", "users")
     assert cdc("create", file, "--owner", "bob").out.splitlines() == [
@@ -167,10 +167,10 @@ def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
         " name"
     )
     assert moved in cdc("show", file).out
-    assert "is a job already (running)" in cdc.sentence("create", file)
+    assert "is already a job (running)" in cdc.sentence("create", file)
     assert moved in cdc.sentence("create", file, "--from-state", "--store", "third")
     beside = ["orders", "--store", str(file.parent / ".cdc")]
-    assert f"{moved}; ask that job for it" in cdc.sentence("replay-dead-letters", *beside)
+    assert f"{moved}; use that job instead" in cdc.sentence("replay-dead-letters", *beside)
     told = cdc("drop", *beside, "--yes").out
     assert "nothing is changed at the source" in told
     assert ["drop"] not in read_journal(file.parent), "the job has what is at the source"
@@ -264,7 +264,7 @@ def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
     left.changefeeds.register("users", resolve(read_changefeed(file, "users"), PluginHost.load()).definition())
     left.progress.save("users", left.changefeeds.begin_attempt("users"), progress())
     with at_creation(lambda: main(["create", str(file), "orders", "--from-state"])):  # a second one, and it is faster
-        assert "is a job already" in cdc("create", file, "--from-state", status=2).err
+        assert "is already a job" in cdc("create", file, "--from-state", status=2).err
     given = left.jobs.find("orders")
     assert given is not None
     assert given.has_left, "its job has it, so no run may continue it"
@@ -297,9 +297,7 @@ def test_a_run_continues_when_its_hand_over_was_killed_and_is_then_refused(
     with monkeypatch.context() as patch:
         patch.setattr(CounterRangefeed, "check", check)
         told = cdc.sentence("create", file, "--from-state")
-    assert (
-        "no such table; its progress is being handed over, and the changefeed does not run until this command" in told
-    )
+    assert "no such table; its progress is being handed over, and the changefeed cannot run until this command" in told
     assert "perhaps with --no-check" in told
     whole = file.read_text()
     file.write_text(f'{whole}execution_locality = "region=eu"\n')
@@ -321,7 +319,7 @@ def test_a_run_continues_when_its_hand_over_was_killed_and_the_name_is_taken_the
         epoch = store.changefeeds.begin_attempt("orders")
         store.statuses.save("orders", epoch, {"phase": "running", "host": "far", "pid": 7})
     told = cdc("create", file, "--from-state", status=2).err
-    assert ("is a job already" if meanwhile == "a job" else "was also started in this store") in told
+    assert ("is already a job" if meanwhile == "a job" else "was also started in this store") in told
     assert left.jobs.find("orders") is None
     assert left.jobs.runs() == ["orders"]
 
@@ -337,7 +335,9 @@ def test_a_hand_over_that_froze_does_nothing_after_a_later_one_was_refused(
 
     with at_creation(refused_meanwhile):
         told = cdc("create", file, "--from-state", status=2).err
-    assert "another command is handing over changefeed 'orders'; run this one again when it has finished" in told
+    assert (
+        "another command is handing over changefeed 'orders'; run this command again when that one has finished" in told
+    )
     assert (left.jobs.find("orders"), store.jobs.find("orders"), store.changefeeds.find("orders")) == (None, None, None)
 
 

@@ -51,7 +51,7 @@ def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
     assert "has no sink to deliver to" in cdc.sentence(*source, schedule)
     sql(cdc, f"{create}, name = 'mine'")
     again = ("sql", "--source", "paper://desk/db", f"{create}, name = 'mine'")
-    assert "changefeed 'mine' is a job already (running)" in cdc.sentence(*again)
+    assert "changefeed 'mine' is already a job (running)" in cdc.sentence(*again)
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
     assert cdc.sentence("sql", "--source", "paper://desk/db", create) == "table public.counter does not exist"
     assert [job.name for job in store.jobs.all()] == ["mine"]
@@ -106,7 +106,7 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
     assert store.claims.adopt("orders", one) is not None
     for change in ("SET diff", "ADD public.c"):  # the second one is of what the first one has asked for
         printed = cdc("sql", "--format", "json", f"ALTER CHANGEFEED orders {change}")
-        assert "node one finishes the running step before that" in printed.err
+        assert "node one finishes the running step first" in printed.err
     assert json.loads(printed.out)["job_description"] == (
         "CREATE CHANGEFEED FOR TABLE public.b, public.c INTO 'shelf://hall' WITH"
         f" control = '{file.parent}', diff = 'true', resolved = '10s'"
@@ -175,7 +175,7 @@ def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, cr
     assert (job["job_type"], job["coordinator_id"], job["user_name"]) == ("CHANGEFEED", "one", "ann")
     assert "there is no job 'order'; did you mean 'orders'?" in cdc.sentence("sql", "SHOW CHANGEFEED JOB 'order'")
     store.changefeeds.register("run", DEFINITION)
-    assert "'run' is run by `cdc run`, and is not a job; `cdc show run`" in cdc.sentence("sql", "SHOW JOB 'run'")
+    assert "'run' is run by `cdc run` and is not a job; `cdc show run`" in cdc.sentence("sql", "SHOW JOB 'run'")
 
 
 def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
@@ -230,7 +230,7 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     assert "there is no progress store" in cdc.refused("sql", "SHOW JOBS")
     script.write_text(f"-- a job\n{create};\nRESUME JOB counte;\nPAUSE JOB counter;")
     told = cdc.refused("sql", "-f", script, "--source", "paper://desk/db")
-    assert "the statement on line 3 failed; those after it were not executed" in told
+    assert "the statement on line 3 failed; the statements after it were not executed" in told
     assert "there is no job 'counte'; did you mean 'counter'?" in told
     [job] = store.jobs.all()
     assert job.state == "running"

@@ -100,7 +100,7 @@ def test_a_request_reads_no_file_that_the_operator_has_not_allowed(rest: Rest, c
         for given in definitions(control, f"${{file:{path}}}"):
             said = answers(rest, given)
             assert "Super-User-Of-All" not in said
-            assert "which is in no directory that the server" in said or "cannot have references" in said
+            assert "which is not in a directory that the server" in said or "cannot have references" in said
     assert rest.get("/v1/jobs") == []
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_allowed_is_not_read_however_its_reference_is_written
     for value in (f'{{"columns": {texts}}}', f'{{"a": [{{"\\u0062": {texts}}}]}}') if "." in key else (texts,):
         given = {**config(control), "name": "orders", key: value}
         said = rest.client.put("/connector-plugins/cdc.Changefeed/config/validate", json=given).text
-        assert "refers to the file '/Super-User-Of-All', which is in no directory" in said
+        assert "refers to the file '/Super-User-Of-All', which is not in a directory" in said
 
 
 def test_a_request_reads_files_below_a_directory_that_is_allowed_and_no_others(control: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_request_reads_files_below_a_directory_that_is_allowed_and_no_others(c
         good = {**config(control), "name": "orders", "source": f"counter://u:${{file:{tmp_path}/run/pw}}@h/shop"}
         for path in ("running", "run/../running", "run/link", "run/nested/../../running"):
             said = answers(rest, {**good, "source": f"counter://u:${{file:{tmp_path}/{path}}}@h/shop"})
-            assert "which is in no directory" in said
+            assert "which is not in a directory" in said
             assert "beside-the-directory" not in said
         rest.ask("PUT", "/connectors/orders/config?check=false", status=201, json=good)
         for given in definitions(control, f"${{file:{tmp_path}/run/pw}}"):

@@ -119,7 +119,7 @@ def read_container(body: bytes) -> tuple[RecordReader, list[dict[str, Any]]]:
     while stream.tell() < len(body):
         block = blocks.read(stream)
         if block["sync"] != header["sync"]:
-            raise ValueError(f"the block that ends at byte {stream.tell()} has another sync marker than the file")
+            raise ValueError(f"the block that ends at byte {stream.tell()} has a different sync marker than the file")
         data = io.BytesIO(_decompressed(block["data"], codec))
         records += [reader.read(data) for _ in range(block["rows"])]
         if data.read(1):

@@ -19,9 +19,7 @@ class AvroOptions:
         secret=True,
         uri=True,
     )
-    avro_schema_prefix: str = option(
-        "", doc="Prefix of the topic in the names of subjects, and the namespace of the schemas."
-    )
+    avro_schema_prefix: str = option("", doc="Prefix of the topic in subject names, and namespace of the schemas.")
     avro_enum: Literal["string", "enum"] = option(
         "string", doc="How to write enums: as strings, or as Avro enums, whose readers must know every label."
     )
@@ -37,5 +35,5 @@ class AvroOptions:
         " readers, such as Polars, refuse such unions.",
     )
     avro_codec: Literal["null", "deflate", "zstandard", "snappy"] = option(
-        "null", doc="Compression of the blocks of files. Do not combine it with the sink's own compression."
+        "null", doc="Compression of the blocks in files. Do not combine it with the sink's compression."
     )

@@ -62,7 +62,7 @@ class CsvDecoder(Decoder):
 def _table(body: bytes, names: Sequence[str], *, null: str) -> pa.Table:
     """Return the texts of the fields, null where *null* is not quoted. Raises: ValueError."""
     if body and (not body.endswith(b"\n") or body.count(b'"') % 2):
-        raise ValueError("the last line has no end")
+        raise ValueError("the last line is incomplete")
     if not body:
         return pa.table({str(index): pa.array([], pa.string()) for index in range(len(names))})
     places = [str(index) for index in range(len(names))]
@@ -99,5 +99,5 @@ def _end_of_line(body: bytes) -> int:
     outside = ~np.bitwise_xor.accumulate(data == ord('"'))
     ends = np.flatnonzero(outside & (data == ord("\n")))
     if len(ends) == 0:
-        raise ValueError("the first line has no end")
+        raise ValueError("the first line is incomplete")
     return int(ends[0]) + 1

@@ -55,7 +55,7 @@ class JsonDecoder(Decoder):
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
         *lines, rest = body.split(b"\n")
         if rest:
-            raise ValueError(f"the last line has no end: {rest[:80]!r}")
+            raise ValueError(f"the last line is incomplete: {rest[:80]!r}")
         return [self._row(schema, None, line.decode()) for line in lines]
 
     def rows(self, schema: TableSchema, body: bytes) -> RowBatch:

@@ -51,8 +51,8 @@ class JsonEncoder(Encoder):
         self._events = None if context.events is None else EventTexts(context.events)
         if self._events is not None and context.output != "messages":
             raise OptionError(
-                f"{_OWNER}: envelope 'cloudevents' is for messages, because CloudEvents has no form for files of lines;"
-                " use envelope 'wrapped'"
+                f"{_OWNER}: envelope 'cloudevents' is only for messages, because CloudEvents defines no format for"
+                " files of lines; use envelope 'wrapped'"
             )
         self._schemas = None
         if options.confluent_schema_registry is not None:

@@ -115,5 +115,5 @@ def _pem(value: str | None, name: Literal["ca_cert", "client_cert", "client_key"
     except (binascii.Error, UnicodeDecodeError):
         pem = ""
     if "-----BEGIN " not in pem:
-        raise OptionError(f"{where}: '{name}' must be a PEM text in base64, such as the output of `base64 -w0 FILE`")
+        raise OptionError(f"{where}: '{name}' must be PEM text in base64, such as the output of `base64 -w0 FILE`")
     return pem

@@ -67,9 +67,8 @@ def translated(address: RegistryAddress, about: str, error: Exception, *, checki
         return error
     if _is_odd(error):
         return unreachable(
-            f"schema registry {address} did not answer like a registry when asked for {about}: it answered {error}; "
-            f"'{_OPTION}' must be the URL of a Confluent-compatible API, and no proxy or login page may answer in its "
-            "place",
+            f"schema registry {address} did not answer like a registry when asked for {about}: it answered {error};"
+            f" '{_OPTION}' must be the URL of a Confluent-compatible API, not of a proxy or login page",
             outage=False,
         )
     if not isinstance(error, RefusedError):
@@ -77,8 +76,9 @@ def translated(address: RegistryAddress, about: str, error: Exception, *, checki
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if _UNTRUSTED.search(reason):
             return refused(
-                f"schema registry {address} and this client do not trust each other: {reason}; set 'ca_cert' to the "
-                "certificate of its authority, and 'client_cert' and 'client_key' if it asks for them, or renew them",
+                f"schema registry {address} and this client do not trust each other: {reason}; set 'ca_cert' to the"
+                " certificate of its authority, and 'client_cert' and 'client_key' if the registry requires them, or"
+                " renew the certificates",
                 repairable=True,
             )
         return unreachable(f"schema registry {address} is unreachable: {reason}")

@@ -130,10 +130,10 @@ class Registry:
             if present != schema_id:
                 now_there = "has none" if present is None else f"has it as {present}"
                 raise DestinationLostError(
-                    f"schema registry {self} gave the schema of subject '{subject}' the id {schema_id} and "
-                    f"{now_there} now: its schemas were deleted or replaced, and consumers cannot decode the messages "
-                    f"with their ids. Restore them, or {RUN_AGAIN} to register the schemas again. To emit all rows "
-                    "again with the new ids, first run `cdc rescan FILE NAME --all`"
+                    f"schema registry {self} gave the schema of subject '{subject}' the id {schema_id} and {now_there}"
+                    " now: its schemas were deleted or replaced, and consumers cannot decode messages with the old"
+                    f" ids. Restore the schemas, or {RUN_AGAIN} to register the schemas again. To emit all rows again"
+                    " with the new ids, first run `cdc rescan FILE NAME --all`"
                 )
 
     def identities(self, subjects: Mapping[str, str], schema_type: SchemaType) -> dict[str, str | None]:
@@ -279,9 +279,9 @@ class Registry:
                 else f"the registered schema is version {latest.version}, {latest.schema}"
             )
         return (
-            f"schema registry {self} refused the new schema of subject '{subject}' as incompatible: {reason}; "
-            f"{registered}; the new schema is {schema}; change the subject's compatibility, or "
-            "the topic, or revert the change of the table"
+            f"schema registry {self} refused the new schema of subject '{subject}' as incompatible: {reason};"
+            f" {registered}; the new schema is {schema}; change the subject's compatibility, or the topic, or undo the"
+            " change to the table"
         )
 
 

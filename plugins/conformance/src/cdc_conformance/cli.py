@@ -37,7 +37,7 @@ def _shared(command: F) -> F:
             type=click.FloatRange(min=0, min_open=True),
             default=120.0,
             show_default=True,
-            help="Time limit of one promise.",
+            help="Time limit for each promise.",
         ),
         click.option("-k", "chosen", metavar="EXPRESSION", default="", help="Test only promises whose name matches."),
         click.option(
@@ -51,7 +51,7 @@ def _shared(command: F) -> F:
             "capabilities",
             metavar="NAME",
             multiple=True,
-            help="Declare a capability of the component, to test its promises too. Repeatable.",
+            help="Declare a capability of the component, so that its promises are tested too. Repeatable.",
         ),
         click.option(
             "--option",
@@ -67,7 +67,7 @@ def _shared(command: F) -> F:
 
 @verify.command("sink", short_help="Test a sink. Writes to the URI.")
 @click.argument("name")
-@click.option("--uri", required=True, help="Where to write. {unique} becomes a new word for each promise.")
+@click.option("--uri", required=True, help="Where to write. {unique} is replaced by a new word for each promise.")
 @click.option("--format", "format_", metavar="ENCODER", default="json", show_default=True, help="The encoder.")
 @_shared
 def sink(name: str, uri: str, format_: str, **of_all: Any) -> int:

@@ -25,7 +25,7 @@ def time_limit(limit_s: float, *, what: str) -> Iterator[None]:
         return
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise TookTooLong(f"{what} did not end within {limit_s:g} s; the last line below shows where it waited")
+        raise TookTooLong(f"{what} did not end within {limit_s:g} s; the last line below shows where it was waiting")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, limit_s)

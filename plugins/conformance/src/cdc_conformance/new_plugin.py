@@ -84,16 +84,16 @@ class Names:
 def new_plugin(kind: str, name: str, directory: Path | None) -> int:
     """Create a repository for the plugin NAME: a working package, its conformance test, and CI.
 
-    A new sink appends messages to a table of a SQLite file, and has a pipeline to run. A new encoder writes rows as web
-    forms. A new rangefeed reads a journal, which is a file of transactions. Change the code to do what you need: the
-    conformance test passes from the start and shows what you break.
+    A new sink appends messages to a table in a SQLite file, and has a pipeline that you can run. A new encoder writes
+    rows as web forms. A new rangefeed reads a journal, which is a file of transactions. Change the code to do what you
+    need: the conformance test passes from the start, and shows what your changes break.
     """
     names = Names.of(kind, name)
     target = create(names, Path(names.distribution) if directory is None else directory)
     click.echo(f"created {names.distribution} in {target}. Next, in a virtual environment:\n")
     for command in (f"cd {shlex.quote(str(target))}", *names.next_steps):
         click.echo(f"  {command}")
-    click.echo(f"\n`cdc docs write-{_article(kind).replace(' ', '-')}` explains the rest.")
+    click.echo(f"\n`cdc docs write-{_article(kind).replace(' ', '-')}` explains the next steps.")
     return 0
 
 

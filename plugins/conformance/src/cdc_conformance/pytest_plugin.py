@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         f"{_FLAG}uri",
         metavar="URI",
-        help="URI of the destination or source. For a sink, {unique} is replaced by a new word for each promise. For a "
-        "rangefeed, tables are created there and dropped",
+        help="URI of the destination or source. For a sink, {unique} is replaced by a new word for each promise. For"
+        " a rangefeed, the tests create and drop tables there",
     )
     group.addoption(
         f"{_FLAG}option",
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="declare a capability of the component, to test its promises too; repeatable",
+        help="declare a capability of the component, so that its promises are tested too; repeatable",
     )
     group.addoption(
         f"{_FLAG}report", metavar="FILE", type=Path, help="write the outcome of every promise of all suites as JSON"

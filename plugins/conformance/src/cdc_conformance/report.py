@@ -216,7 +216,7 @@ def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
     if outcome.contract:
         yield "  the promise:"
         yield from textwrap.indent(outcome.contract, "    ").splitlines()
-    yield "  what was seen:" if outcome.outcome == "failed" else "  it was not tested because of an error:"
+    yield "  observed:" if outcome.outcome == "failed" else "  it was not tested because of an error:"
     for line in outcome.reason.splitlines():
         yield from _wrapped(line)
     if again:

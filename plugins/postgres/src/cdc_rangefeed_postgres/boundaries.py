@@ -255,7 +255,7 @@ def _changes(
             if is_taken(code, had):
                 note(ShapeChange.COLUMN_FILLED, f"another column {name} was added")
             elif name in filled:
-                note(ShapeChange.COLUMN_FILLED, f"column {name} was added with a value for rows that exist")
+                note(ShapeChange.COLUMN_FILLED, f"column {name} was added with a value for existing rows")
             else:
                 note(ShapeChange.COLUMN_ADDED, f"column {name} was added")
     if any(code == DROPPED for _, code, _ in attributes[len(old) :]):
@@ -267,7 +267,7 @@ def _changes(
         if code == DROPPED:
             note(ShapeChange.COLUMN_DROPPED, "a column was dropped")
         elif was == GENERATED:
-            note(ShapeChange.COLUMN_FILLED, f"column {name} is in the log now")
+            note(ShapeChange.COLUMN_FILLED, f"column {name} is now in the log")
         elif code == GENERATED:
             note(ShapeChange.COLUMN_DROPPED, f"column {name} is no longer in the log")
         elif was[:CODE] != code[:CODE] and is_taken(code, had, number=number):

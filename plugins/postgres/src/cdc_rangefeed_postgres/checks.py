@@ -80,8 +80,8 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         check_standby(connection, failover=failover)
     if may_log_running_transactions(connection) is False:
         log.info(
-            "role %s may not execute pg_log_standby_snapshot(), so a busy server may decode some log again at each "
-            "step. Run GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO %s;",
+            "role %s may not execute pg_log_standby_snapshot(), so a busy server may decode part of the log again at"
+            " each step. Run GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO %s;",
             role,
             quoted(role),
         )
@@ -99,15 +99,15 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         )
     if slots + needed == max_slots:
         log.info(
-            "the server has no free replication slot besides those that the changefeed needs, but reading a large "
-            "step fast briefly takes one more. Run ALTER SYSTEM SET max_replication_slots = %d; and restart the "
-            "server",
+            "the server has no free replication slot besides those that the changefeed needs, but reading a large step"
+            " quickly needs one more for a short time. Run ALTER SYSTEM SET max_replication_slots = %d; and restart"
+            " the server",
             max_slots + 10,
         )
     if scan and senders + 1 > max_senders:
         raise ConfigError(
-            f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one. Run ALTER SYSTEM "
-            f"SET max_wal_senders = {max_senders + 10}; and restart the server",
+            f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one more. Run ALTER"
+            f" SYSTEM SET max_wal_senders = {max_senders + 10}; and restart the server",
             repairable=True,
         )
 
@@ -116,8 +116,8 @@ def check_publisher(connection: Connection) -> None:
     """Raise ConfigError when the server cannot have a publication of the changefeed's own."""
     if is_standby(connection):
         raise ConfigError(
-            "the server is a standby and cannot create a publication. Create one on the primary and name it in "
-            "publication_name, or connect to the primary"
+            "the server is a standby and cannot create a publication. Create a publication on the primary and set"
+            " publication_name to its name, or connect to the primary"
         )
 
 
@@ -161,8 +161,8 @@ def check_key(table: Table, *, diff: bool) -> None:
         _check_identity(table, leaf, diff=diff)
     if table.kind == "p" and (diff or table.deferrable) and table.identity != "f":
         raise ConfigError(
-            f"table {name} does not have REPLICA IDENTITY FULL, but the log marks old rows of its partitions as its "
-            f"identity says. Run ALTER TABLE {table.sql} REPLICA IDENTITY FULL;"
+            f"table {name} does not have REPLICA IDENTITY FULL, but the log marks old rows of its partitions according"
+            f" to the identity of {name}. Run ALTER TABLE {table.sql} REPLICA IDENTITY FULL;"
         )
 
 
@@ -198,9 +198,9 @@ def _check_generated(connection: Connection, table: Table, *, diff: bool) -> Non
     if connection.info.server_version >= _FULL_WITHOUT_GENERATED and generated and full:
         remove = " and remove option 'diff', or cdc_prev from the query" if diff else ""
         raise ConfigError(
-            f"table {table.name} has REPLICA IDENTITY FULL and the generated column {generated[0]}, which is not "
-            "published, so the server would refuse all its updates and deletes once it is published. Run ALTER TABLE "
-            f"{full[0]} REPLICA IDENTITY DEFAULT;{remove}"
+            f"table {table.name} has REPLICA IDENTITY FULL and the generated column {generated[0]}, which is not"
+            " published, so the server would refuse all updates and deletes once the table is published. Run ALTER"
+            f" TABLE {full[0]} REPLICA IDENTITY DEFAULT;{remove}"
         )
 
 
@@ -208,7 +208,8 @@ def _check_kind(table: Table, tables: Sequence[Table]) -> None:
     name = table.name
     if table.kind not in "rp":
         raise ConfigError(
-            f"{name} is {_KINDS.get(table.kind, 'not a table')}, but only tables have changes. List tables only"
+            f"{name} is {_KINDS.get(table.kind, 'not a table')}, but changefeeds can only watch tables. List tables"
+            " only"
         )
     if name.schema in ("pg_catalog", "information_schema"):
         raise ConfigError(f"table {name} is a system table and cannot be published. List your own tables only")
@@ -216,8 +217,8 @@ def _check_kind(table: Table, tables: Sequence[Table]) -> None:
         root = next((other for other in tables if other.oid == table.root), None)
         if root is not None:
             raise ConfigError(
-                f"table {name} is a partition of {root.name}, which is listed too and includes its partitions. "
-                f"Remove {name}"
+                f"table {name} is a partition of {root.name}, which is also listed and includes its partitions. Remove"
+                f" {name}"
             )
         raise ConfigError(f"table {name} is a partition. List the root of the partitioned table instead")
     check_logged(table)
@@ -229,7 +230,9 @@ def check_logged(table: Table) -> None:
     for leaf in table.leaves:
         where = f"table {leaf.qualified}" + ("" if leaf.oid == table.oid else f", a partition of {name},")
         if leaf.kind == "f":
-            raise ConfigError(f"{where} is a foreign table, so its changes are not in this server's log. Detach it")
+            raise ConfigError(
+                f"{where} is a foreign table, so its changes are not in this server's log. Detach the partition"
+            )
         if leaf.persistence == "u":
             raise ConfigError(
                 f"{where} is unlogged, so its changes are not in the log. Run ALTER TABLE {leaf.sql} SET LOGGED;"

@@ -88,7 +88,7 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
             f"{text}. A row exceeds the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"
         )
     if is_refused(error):
-        remedy = "the certificates" if _REFUSED_TLS.search(str(error)) else "the login settings of the server"
+        remedy = "the certificates" if _REFUSED_TLS.search(str(error)) else "the server's login settings"
         return TerminalRangefeedError(f"{text}. Fix the source URI or {remedy}", repairable=True)
     if state.startswith(_TERMINAL):
         return TerminalRangefeedError(text, repairable=state == _READ_ONLY)

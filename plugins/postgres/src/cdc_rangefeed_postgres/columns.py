@@ -48,8 +48,8 @@ class ColumnReader:
             ) from err
         except UnknownAttributesError as err:
             raise TerminalRangefeedError(
-                f"table {self.table}, column {self.column.name!r}: type {err} lost and gained attributes while rows "
-                f"were written, and the log does not say which attributes a row has. {READ_ANEW}"
+                f"table {self.table}, column {self.column.name!r}: type {err} lost and gained attributes while rows"
+                f" were written, and the log does not show which attributes a row has. {READ_ANEW}"
             ) from err
 
     def _from_texts(self, texts: pa.StringArray) -> pa.Array:

@@ -21,10 +21,10 @@ def check_cursor(context: RangefeedContext, slot: Slot) -> None:
     if not given or not slot.publication.given:
         missing = "slot_name" if not given else "publication_name"
         raise ConfigError(
-            f"cursor {cursor} needs a replication slot older than the cursor, and a publication older than the slot, "
-            f"because those that the changefeed creates have only later changes. Set {missing}, or remove cursor. To "
-            "make later cursors possible, create a publication and run SELECT "
-            f"pg_create_logical_replication_slot('NAME', '{PLUGIN}');"
+            f"cursor {cursor} needs a replication slot older than the cursor, and a publication older than the slot,"
+            f" because a slot and a publication that the changefeed creates have only later changes. Set {missing}, or"
+            " remove cursor. To make later cursors possible, create a publication and run SELECT"
+            f" pg_create_logical_replication_slot('NAME', '{PLUGIN}');"
         )
 
 
@@ -46,14 +46,14 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
     begin, first = lsn_text(position), _first_commit(connection, slot)
     if first is None:
         raise ConfigError(
-            f"cursor {cursor} is a time, but replication slot {slot.shown} has no transaction yet, so it is unknown "
-            f'how far back in time it reaches. Set cursor = "{begin}", the position of the slot, to start with all '
+            f"cursor {cursor} is a time, but replication slot {slot.shown} has no transaction yet, so the time of "
+            f'its oldest change is unknown. Set cursor = "{begin}", the position of the slot, to start with all '
             "its changes"
         )
     if first > at:
         raise ConfigError(
             f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction of "
-            f"replication slot {slot.shown}, so changes before it may be missing. Set that time or a later one, or"
+            f"replication slot {slot.shown}, so changes before it may be missing. Set that time or a later time, or"
             f' cursor = "{begin}", the position of the slot, to start with all its changes'
         )
     return position
@@ -64,10 +64,10 @@ def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> 
     if lsn < begin:
         raise ConfigError(
             f"cursor {lsn_text(lsn)} is before {lsn_text(begin)}, the position of replication slot {slot.shown}, and"
-            f' the changes between them are gone. Set cursor = "{lsn_text(begin)}" or a later one'
+            f' the changes between them are gone. Set cursor = "{lsn_text(begin)}" or a later position'
         )
     if lsn > end:
-        raise ConfigError(f"cursor {lsn_text(lsn)} is after the end of the log, {lsn_text(end)}. Set an earlier one")
+        raise ConfigError(f"cursor {lsn_text(lsn)} is after the end of the log, {lsn_text(end)}. Set an earlier cursor")
     return lsn
 
 

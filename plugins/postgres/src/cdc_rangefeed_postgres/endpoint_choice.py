@@ -61,7 +61,7 @@ class EndpointChoice:
             else:
                 log.info("first start: does not read from endpoint %s (%s): %s", place, locality, reason)
         if chosen is None:
-            why = f"no endpoint that can be read is close to {here}" if here.tiers else "its own locality is unknown"
+            why = f"no usable endpoint is close to {here}" if here.tiers else "its own locality is unknown"
             log.info("first start: reads from the source, %s, because %s", self._server.place_of(""), why)
         return chosen or ""
 
@@ -85,8 +85,8 @@ class EndpointChoice:
         place, slot = self._server.place_of(known), self._slot.name
         if not self._is_listed(known):
             raise HistoryLostError(
-                f"replication slot {slot} is on endpoint {place}, which option 'endpoints' no longer lists, and on no "
-                f"other endpoint. List it again. {NEW_SLOT}"
+                f"replication slot {slot} is on endpoint {place}, which option 'endpoints' no longer lists, and on no"
+                f" other endpoint. List the endpoint again. {NEW_SLOT}"
             )
         if reasons[known].startswith(_UNREACHABLE):
             what = "endpoint" if known else "the source"
@@ -151,7 +151,7 @@ class EndpointChoice:
     def _why_not_again(self, endpoint: str) -> str | None:
         """Return why the changefeed cannot continue at *endpoint*, None if it can."""
         if not self._is_listed(endpoint):
-            return "option 'endpoints' no longer has it"
+            return "option 'endpoints' no longer lists it"
         try:
             connection = self._server.connect_to(endpoint, "check")
         except ClientError as error:
@@ -184,12 +184,12 @@ class EndpointChoice:
     def _tell(self, known: str, endpoint: str, reason: str | None) -> None:
         place, endpoints, here = self._server.place_of, self._server.endpoints, self._context.locality
         if reason is not None:
-            log.warning("continues on %s, which has the slot, and not on %s: %s", place(endpoint), place(known), reason)
+            log.warning("continues on %s, which has the slot, instead of %s: %s", place(endpoint), place(known), reason)
         closest = max(endpoints, key=lambda name: endpoints[name].locality.common(here), default="")
         far = endpoints[endpoint].locality.common(here) if endpoint in endpoints else 0
         if closest != endpoint and closest in endpoints and endpoints[closest].locality.common(here) > far:
             log.info(
-                "reads from %s, which has its slot, although %s is closer. To move, use `cdc rescan FILE NAME --all "
+                "reads from %s, which has the slot, although %s is closer. To move, use `cdc rescan FILE NAME --all "
                 "--new-slot`",
                 place(endpoint),
                 place(closest),

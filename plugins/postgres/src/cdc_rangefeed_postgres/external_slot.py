@@ -47,8 +47,8 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
         )
     if not slot.publication.given and not context.initial_scan:
         raise ConfigError(
-            f"{what} has changes older than the publication that the changefeed would create, so it could not read "
-            "them. Set publication_name to a publication that is older than the slot"
+            f"{what} has changes older than the publication that the changefeed would create, so the changefeed could"
+            " not read them. Set publication_name to a publication that is older than the slot"
         )
 
 
@@ -63,7 +63,7 @@ def _require_readable(connection: Connection, slot: Slot) -> SlotState:
     if state is None:
         raise ConfigError(f"{what} does not exist. Run {create} in database {database}")
     if not state.plugin:
-        raise ConfigError(f"{what} is physical, but changefeeds need a logical one. Set slot_name to another slot")
+        raise ConfigError(f"{what} is physical, but changefeeds need a logical slot. Set slot_name to another slot")
     if state.plugin != PLUGIN:
         raise ConfigError(
             f"{what} uses the plugin {state.plugin}, but changefeeds need {PLUGIN}. Set slot_name to another slot"
@@ -124,7 +124,7 @@ def _require_older_publication(connection: Connection, slot: Slot) -> None:
         connection.remove_notice_handler(note)
     if missing:
         raise ConfigError(
-            f"replication slot {slot.shown} has changes older than publication {slot.publication.name}, so they "
-            f"cannot be read. Run SELECT pg_drop_replication_slot('{slot.shown}'); and SELECT "
-            f"pg_create_logical_replication_slot('{slot.shown}', '{PLUGIN}');"
+            f"replication slot {slot.shown} has changes older than publication {slot.publication.name}, so these"
+            f" changes cannot be read. Run SELECT pg_drop_replication_slot('{slot.shown}'); and SELECT"
+            f" pg_create_logical_replication_slot('{slot.shown}', '{PLUGIN}');"
         )

@@ -103,7 +103,9 @@ class FilterWatch:
         for name, state in after.tables.items():
             key = catalog.tables[name].key
             if state.filtered is not None and key and not set(state.filtered.columns) <= set(key):
-                raise RestartError(f"table {name}: its row filter is changed, because its key has different columns")
+                raise RestartError(
+                    f"table {name}: its row filter is being changed, because its key has different columns"
+                )
         self._catalog = catalog
         self._known = [before, {name: state.filtered for name, state in after.tables.items()}]
         return after
@@ -128,7 +130,7 @@ def compared(connection: Connection, publication: Publication, catalog: Catalog,
             raise _lost(name, f"columns of its row filter ({columns}) were renamed or replaced")
         written = sum(map(operator.ne, after.writers, before.writers))
         if written > 1 or (written and after.others != before.others):
-            raise _lost(name, f"columns of its row filter ({columns}) may have been renamed and back")
+            raise _lost(name, f"columns of its row filter ({columns}) may have been renamed and renamed back")
         changed[name] = after
     return with_filters(token, changed)
 

@@ -45,9 +45,9 @@ def check_row_filter(
         )
     if not endpoint and is_standby(connection):
         raise ConfigError(
-            "option 'row_filter' sets filters in the changefeed's own publication, which only the primary can have,"
-            " but the source is a standby. Remove the option, or make the primary the source and the standby one"
-            " of its endpoints"
+            "option 'row_filter' sets filters in the changefeed's own publication, which only the primary can create,"
+            " but the source is a standby. Remove the option, or make the primary the source and the standby one of its"
+            " endpoints"
         )
     if publication.given:
         raise ConfigError(
@@ -156,7 +156,8 @@ class RowFilters:
             types = {attribute.name: attribute.type for attribute in attributes[oid]}
             if any(types.get(column) != type_ for column, type_ in found.columns):
                 raise RetryableRangefeedError(
-                    f"table {name} was altered while its row filter was set. It is set again", outage=False
+                    f"table {name} was altered while its row filter was being set; setting the filter again",
+                    outage=False,
                 )
             columns = tuple(column for column, _ in found.columns)
             result[name] = filtered_by(found.where, columns, (codes[oid],), attributes[oid])

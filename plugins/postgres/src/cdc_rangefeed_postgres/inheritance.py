@@ -23,8 +23,8 @@ def warn_of_children(connection: Connection, tables: Sequence[Table]) -> None:
     by_oid = {table.oid: table for table in tables}
     for oid, count, first in connection.execute(_CHILDREN, [list(by_oid), list(by_oid)]):
         log.warning(
-            "%s delivers no rows of tables that inherit from it: %s%s. To deliver them, add these to 'tables', by name"
-            " or by a pattern",
+            "%s delivers no rows of tables that inherit from it: %s%s. To deliver their rows, add these tables to"
+            " 'tables', by name or by a pattern",
             by_oid[oid].name.full,
             first,
             f" and {count - 1:,} more" if count > 1 else "",

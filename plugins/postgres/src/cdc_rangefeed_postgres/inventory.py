@@ -78,6 +78,6 @@ def require_no_namesake(connection: Connection, context: RangefeedContext, slot:
         what = f"replication slot {found[0]} retains the log" if found[1] else f"publication {found[0]} remains"
         raise ConfigError(
             f"{what} for an earlier changefeed '{name}' that the progress store does not know. To continue it, restore"
-            " its store, or point --state or --store at it. To start over, remove what it owns with `cdc drop --orphans"
-            " URI`, or use another name"
+            " its store, or name its store with --state or --store. To start over, remove what it owns with `cdc drop"
+            " --orphans URI`, or use another name for the changefeed"
         )

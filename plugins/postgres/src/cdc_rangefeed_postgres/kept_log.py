@@ -95,7 +95,7 @@ class KeptLog:
             elif self._named - socket.requests >= _MAX_UNASKED:
                 self._end("no task has read from it: they run on other hosts", pause_s=_LONG_PAUSE_S)
             elif not self._named and now - self._began_at > _START_LIMIT_S:
-                self._end("it does not come to the end of the log", pause_s=_LONG_PAUSE_S)
+                self._end("it does not reach the end of the log", pause_s=_LONG_PAUSE_S)
             elif self._unserved_since is not None and now - self._unserved_since > _BEHIND_LIMIT_S:
                 self._end("it does not keep up")
         elif much and held and not failover and POSSIBLE and now >= self._open_at:
@@ -149,8 +149,8 @@ class KeptLog:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "replication slot %s: each step decodes the log behind the open transaction again, because the "
-                    "server does not keep a connection: %s",
+                    "replication slot %s: each step decodes the log behind the open transaction again, because no"
+                    " connection to the server can be kept open: %s",
                     self._slot.name,
                     self._server.mask(text_of(error)),
                 )

@@ -19,8 +19,8 @@ WHERE c.oid = ANY(%s::oid[]) AND c.relreplident <> 'f' AND c.reltoastrelid <> 0
   AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attlen = -1 AND a.attstorage IN ('x', 'e', 'm')
 """
 _OUTCOMES = {
-    "unavailable": "name them in 'unavailable'",
-    "lookup": "have the current ones",
+    "unavailable": "list them in 'unavailable'",
+    "lookup": "have the current values",
 }
 
 

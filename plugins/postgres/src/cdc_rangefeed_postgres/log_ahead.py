@@ -68,9 +68,7 @@ class LogAhead:
                     self._open_at = self._clock() + _PAUSE_S
                 self.close()
             elif len(self._named) - self._socket.requests > 1:
-                log.info(
-                    "replication slot %s: nothing is read ahead, because tasks run on other hosts", self._slot.name
-                )
+                log.info("replication slot %s: cannot read ahead, because tasks run on other hosts", self._slot.name)
                 self._open_at = float("inf")
                 self.close()
         if self._socket is None:
@@ -80,7 +78,7 @@ class LogAhead:
             try:
                 self._socket, self._named = SliceSocket(_Session(self._server, payload, self._options)), set()
             except (OSError, RuntimeError) as error:  # the last one is that of too many threads
-                log.info("replication slot %s: the log is not read ahead: %s", self._slot.name, error)
+                log.info("replication slot %s: cannot read ahead: %s", self._slot.name, error)
                 self._open_at = self._clock() + _PAUSE_S
                 return slice_
         if following is not None:
@@ -239,7 +237,7 @@ class _Session:
         except Exception as error:
             if not self._closing:
                 text = self._server.mask(text_of(error)) if isinstance(error, ClientError) else error
-                log.info("replication slot %s: the log is not read ahead: %s", self._first.slot.name, text)
+                log.info("replication slot %s: cannot read ahead: %s", self._first.slot.name, text)
         finally:
             with self._changed:
                 self.failed = True
@@ -248,7 +246,7 @@ class _Session:
     def _read(self, connection: Any) -> None:
         copy = SlotCopy.make(connection, self._first.slot, start=self._first.start)
         if copy is None or copy.begin > self._first.start:
-            raise RetryableRangefeedError("the server does not copy a slot that begins there")
+            raise RetryableRangefeedError("the server cannot copy a slot that begins there")
         range_ = self._ranges[0]
         while not copy.is_failover():
             fetches = copy.fetches(

@@ -254,7 +254,7 @@ class LogSession:
             if not self._changed.wait_for(
                 lambda: self._ahead_bytes < _AHEAD_BYTES or self._closing, timeout=_FULL_LIMIT_S
             ):
-                raise RetryableRangefeedError("nothing has read what it holds")
+                raise RetryableRangefeedError("no slice has read its contents")
 
     def _give(self, number: int, end: int) -> Piece | None:
         """Return the piece with this *number*; None when all that follows is at or after *end*."""

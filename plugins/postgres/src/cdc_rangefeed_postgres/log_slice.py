@@ -134,8 +134,8 @@ def _from_session(server: Server, connection: Any, slice_: LogSlice, options: Po
         return
     except OSError as error:
         if begun:
-            raise RetryableRangefeedError(f"the log was read only in part: {error}") from None
-        log.debug("the slice is read by SQL, because the session does not give it: %s", error)
+            raise RetryableRangefeedError(f"the log was only partly read: {error}") from None
+        log.debug("reading the slice by SQL, because the session cannot provide it: %s", error)
     with closing(_fetches(server, connection, replace(slice_, session=""), options)) as fetches:
         yield from fetches
 
@@ -160,7 +160,7 @@ def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
         if slice_.slot.name not in _told:
             _told.add(slice_.slot.name)
             log.warning(
-                "replication slot %s: the log is read more slowly, because the server does not copy the slot: %s",
+                "replication slot %s: reading the log more slowly, because the server cannot copy the slot: %s",
                 slice_.slot.name,
                 server.mask(text_of(error)),
             )

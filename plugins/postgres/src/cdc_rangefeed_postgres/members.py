@@ -163,16 +163,16 @@ def log_renamed(tables: Iterable[Table]) -> None:
     for table in tables:
         if table.renamed is not None:
             old, new = table.name.qualified, table.renamed.qualified
-            log.info("table %s is now called %s; it is followed under its old name", old, new)
+            log.info("table %s is now called %s; still following it under its old name", old, new)
 
 
 def name_taken(table: Table) -> str:
     """Return the sentence about another table that has the name under which *table* is followed."""
     return (
-        f"table {table.name} is not the table that the changefeed follows under this name, which is now called "
-        f"{table.present}. To continue with that one, rename the new table. To follow the new table instead, run once "
-        f"without {table.name.qualified} in 'tables', and then list it again; rows already at the destination are not "
-        "deleted"
+        f"table {table.name} is not the table that the changefeed follows under this name, which is now called"
+        f" {table.present}. To keep following {table.present}, rename the new table. To follow the new table instead,"
+        f" run once without {table.name.qualified} in 'tables', and then list it again; rows already at the destination"
+        " are not deleted"
     )
 
 

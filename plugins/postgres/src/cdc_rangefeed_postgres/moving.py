@@ -42,20 +42,20 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
         raise ConfigError(f"position {lsn_text(lsn)} is after the end of the log, {lsn_text(end)}")
     if lsn < begin:
         raise ConfigError(
-            f"position {lsn_text(lsn)} is before {lsn_text(begin)}, where the log that replication slot {slot.shown} "
-            "retains begins"
+            f"position {lsn_text(lsn)} is before {lsn_text(begin)}, where the log retained by replication slot"
+            f" {slot.shown} begins"
         )
     if lsn < saved.altered_at:
         raise ConfigError(
-            f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last scanned or "
-            "altered, so rows from there would have an old shape"
+            f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last scanned or"
+            " altered, so older rows would have an old shape"
         )
     left = saved.left or saved.lsn
     if left < saved.again and left < lsn:
         raise ConfigError(
-            f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} are being "
-            "delivered again, so rows would keep old versions; wait until the changefeed has reached that position, "
-            "or start over with `cdc rescan FILE NAME --all --new-slot`"
+            f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} are being"
+            " delivered again, so the sink would keep old versions of rows; wait until the changefeed has reached that"
+            " position, or start over with `cdc rescan FILE NAME --all --new-slot`"
         )
     forward, back = lsn > saved.lsn, lsn < saved.lsn
     token = saved
@@ -116,7 +116,7 @@ def _position(
         )
     at = Timestamp.parse(text)
     if at > clock:
-        raise ConfigError(f"{at} is later than the clock of the source, {clock}")
+        raise ConfigError(f"{at} is later than the source's clock, {clock}")
     return _after(connection, slot, saved, at, begin=begin, flushed=flushed)
 
 
@@ -138,8 +138,8 @@ def _after(connection: Connection, slot: Slot, saved: PostgresToken, at: Timesta
             )
     if not known:
         raise ConfigError(
-            f"replication slot {slot.shown} has no transaction, so it is unknown how far back in time it reaches; "
-            f"move to {lsn_text(begin)} for all its changes"
+            f"replication slot {slot.shown} has no transaction, so the time of its oldest change is unknown; move to"
+            f" {lsn_text(begin)} for all its changes"
         )
     return flushed
 

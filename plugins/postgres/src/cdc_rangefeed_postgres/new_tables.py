@@ -97,7 +97,9 @@ class NewTables:
         except ConfigError as error:
             entry = exclusion(table.name.schema, table.name.table)
             text = str(error).rstrip(";.")
-            self._tell(table, f"{text}. Until then it is left out. To leave it out for good, add '{entry}' to 'tables'")
+            self._tell(
+                table, f"{text}. Until then the table is skipped. To skip it permanently, add '{entry}' to 'tables'"
+            )
             return False
         return True
 
@@ -113,7 +115,8 @@ class NewTables:
         except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable):
             for table in tables:
                 self._tell(
-                    table, f"nothing is resolved until {names} can be published: another transaction holds a lock"
+                    table,
+                    f"resolved timestamps are on hold until {names} can be published: another transaction holds a lock",
                 )
             return False
         return True

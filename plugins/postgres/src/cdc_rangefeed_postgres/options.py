@@ -21,27 +21,27 @@ class PostgresOptions:
     endpoints: tuple[dict[str, Any], ...] = option(
         (),
         doc="Servers with the same database, each with `uri` and `locality`: standbys, and the primary itself. The"
-        " slot is created on the closest one that can decode, and log and tables are read there. If none is close, "
-        "that is the source. The publication is created on the source.",
+        " slot is created on the closest server that can decode, and the log and tables are read there. If no server"
+        " is close, the source is used. The publication is created on the source.",
         uri=True,
     )
     scan_round: Duration = option(
         Duration(60.0),
-        doc="How long one round of the initial scan uses one snapshot. The server keeps the log and old row versions "
-        "for not much longer than this, regardless of the size of the tables.",
+        doc="How long each round of the initial scan uses one snapshot. The server keeps the log and old row versions"
+        " for little longer than this, regardless of the size of the tables.",
     )
     scan_chunk_size: ByteSize = option(
         ByteSize(64 * MB), doc="Maximum bytes of a table, TOAST included, that one task of the initial scan reads."
     )
     snapshot_wait: Duration = option(
         Duration(30.0),
-        doc="How long the creation of a replication slot or a snapshot waits for open write transactions, "
-        "before another attempt.",
+        doc="How long the creation of a replication slot or a snapshot waits for open write transactions before it is"
+        " retried.",
     )
     lock_timeout: Duration = option(
         Duration(10.0),
-        doc="How long the initial scan, or a look-up of large values, waits for an ACCESS SHARE lock on a table, "
-        "before another attempt. Only statements such as ALTER TABLE and VACUUM FULL block this lock.",
+        doc="How long the initial scan, or a lookup of large values, waits for an ACCESS SHARE lock on a table before"
+        " it is retried. Only statements such as ALTER TABLE and VACUUM FULL block this lock.",
     )
     slot_name: str | None = option(
         None,
@@ -55,22 +55,22 @@ class PostgresOptions:
     )
     row_filter: bool = option(
         False,
-        doc="Let the server omit changes whose key shows that the query, or the `where` of a table's "
-        "section, excludes them: with a row filter in the publication that the changefeed creates. While it is set, "
-        "PostgreSQL refuses to drop its columns or to change their types. After a change of the primary key, it "
-        "refuses UPDATE and DELETE on the table until the changefeed has changed the filter, which takes as long as "
-        "the changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
+        doc="Let the server omit changes whose key shows that the query, or the `where` of a table's section, excludes"
+        " them. The publication that the changefeed creates gets a row filter for this. While the filter exists,"
+        " PostgreSQL refuses to drop its columns or to change their types. After a change of the primary key, it"
+        " refuses UPDATE and DELETE on the table until the changefeed has changed the filter, which takes as long as"
+        " the changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
     )
     failover: bool = option(
         False,
-        doc="Create the replication slot as a failover slot, which standbys synchronize: the changefeed continues on a "
-        "standby that is promoted. With slot_name, require that the slot is one. Needs PostgreSQL 17.",
+        doc="Create the replication slot as a failover slot, which standbys synchronize, so that the changefeed"
+        " continues on a promoted standby. With slot_name, require a failover slot. Needs PostgreSQL 17.",
     )
     fetch_size: ByteSize = option(
         ByteSize(2 * MB),
-        doc="About how many bytes are fetched from the server and decoded at once. A larger transaction is cut into "
-        "parts of this size, and the rows of each part get a higher logical counter. Change this option only after "
-        "a clean stop: after a crash, repeated rows of large transactions could get different timestamps.",
+        doc="Approximate number of bytes that are fetched from the server and decoded at once. A larger transaction is"
+        " split into parts of this size, and the rows of each part get a higher logical counter. Change this option"
+        " only after a clean stop: after a crash, repeated rows of large transactions could get different timestamps.",
     )
     logical_decoding_work_mem: ByteSize = option(
         ByteSize(256 * MB),
@@ -79,27 +79,28 @@ class PostgresOptions:
     )
     unchanged_toast: Literal["unavailable", "lookup"] = option(
         "unavailable",
-        doc="What to do about a large value that an update leaves unchanged: the log does not have it unless "
-        "the table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and names it in "
-        "`unavailable`. 'lookup' reads the current value of the row, which may be newer than the version. Values "
-        "are always looked up while a table is scanned, after a move has skipped changes of the table, and for rows "
-        "that take the key of another row.",
+        doc="What to do about a large value that an update leaves unchanged: the log does not contain it unless the"
+        " table has REPLICA IDENTITY FULL. 'unavailable' leaves its column out of the message and lists the column in"
+        " `unavailable`. 'lookup' reads the row's current value, which may be newer than the change. Values are always"
+        " looked up while a table is scanned, after a move has skipped changes of the table, and for rows that take"
+        " the key of another row.",
     )
     virtual_columns: Literal["omitted", "null"] = option(
         "omitted",
-        doc="What to do with generated columns that are not in the log (virtual ones; before PostgreSQL 18, "
-        "all of them): leave them out, or make them null in every row.",
+        doc="What to do with generated columns that are not in the log (virtual columns; before PostgreSQL 18, all"
+        " generated columns): leave them out, or make them null in every row.",
     )
     removed_partitions: Literal["delete", "keep"] = option(
         "delete",
-        doc="What happens to the rows of a partition that is detached: they are deleted at the sink, or stay there. A"
-        " partition that is dropped while its rows should be deleted ends the changefeed.",
+        doc="What happens to the rows of a detached partition: they are deleted at the sink, or stay there. If a"
+        " partition is dropped and its rows should be deleted, the changefeed ends with an error.",
     )
 
     truncate: Literal["stop", "keep"] = option(
         "stop",
-        doc="What happens when a watched table, or a partition of it, is truncated: the changefeed ends, or it logs a"
-        " warning and continues, and the rows stay at the sink. PostgreSQL cannot tell which rows a table had.",
+        doc="What happens when a watched table, or a partition of it, is truncated: the changefeed ends with an error,"
+        " or it logs a warning and continues, and the rows stay at the sink. The log does not contain the truncated"
+        " rows.",
     )
 
     def __post_init__(self) -> None:

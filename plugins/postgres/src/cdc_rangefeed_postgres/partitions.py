@@ -110,10 +110,10 @@ def without_attached_again(table: Table, state: TableState, *, removed: Removed)
 def removed_too_early(table: str, partition: str) -> str:
     """Return the sentence about a partition that was dropped, or altered, before its rows were deleted at the sink."""
     return (
-        f"table {table}: partition {partition} was dropped or altered before its rows were deleted at the sink, and "
-        "the log has no deletes for them. To leave such rows there and continue, set removed_partitions = 'keep'. To "
-        "have them deleted next time, detach a partition first, and drop it once its deletes have arrived. "
-        f"{READ_ANEW}"
+        f"table {table}: partition {partition} was dropped or altered before its rows were deleted at the sink, and the"
+        " log has no deletes for them. To leave such rows there and continue, set removed_partitions = 'keep'. To have"
+        " such rows deleted in future, detach a partition first, and drop it once its deletes have arrived."
+        f" {READ_ANEW}"
     )
 
 

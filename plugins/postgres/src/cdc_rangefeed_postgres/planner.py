@@ -242,7 +242,7 @@ class PostgresPlanner(StepPlanner):
             self._tell_at = now + _TELL_AFTER_S
         elif now >= self._tell_at:
             self._tell_at = now + _TELL_AGAIN_S
-            log.warning("nothing is resolved while %s", waits_for)
+            log.warning("resolved timestamps are on hold: %s", waits_for)
 
     def _before_the_end(
         self, connection: Connection, start: PostgresToken, limit: StepLimit, last: int, error: TerminalRangefeedError

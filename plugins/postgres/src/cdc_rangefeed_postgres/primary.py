@@ -125,7 +125,7 @@ class Primary:
         while (row := connection.execute(query, [lsn]).fetchone()) is None or not row[0]:
             if time.monotonic() > deadline:
                 raise RetryableRangefeedError(
-                    f"endpoint {self._server.used} has not replayed the log of the primary up to {lsn} within "
-                    f"{limit_s:g} s. Repair its replication, or remove it from option 'endpoints'"
+                    f"endpoint {self._server.used} did not replay the primary's log up to {lsn} within {limit_s:g} s."
+                    " Repair its replication, or remove the endpoint from option 'endpoints'"
                 )
             time.sleep(_LOOK_AGAIN_S)

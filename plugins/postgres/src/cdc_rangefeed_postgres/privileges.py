@@ -63,11 +63,11 @@ def check_privileges(connection: Connection, tables: Sequence[Table], publicatio
         missing[shown] = f"ALTER ROLE {role} BYPASSRLS;"
     advice = "Run"
     if foreign:
-        shown = f"publish {_shown(foreign)}, which only an owner may do"
+        shown = f"publish {_shown(foreign)}, which only the owner may do"
         title = given_name(publication.changefeed)
         if first:
             missing[shown] = f"{creation(connection, title, tables)};"
-            advice = f"Let an owner publish the tables: set publication_name = '{title}', and run"
+            advice = f"Let the owner publish the tables: set publication_name = '{title}', and run"
         else:
             listed = ", ".join(table.sql_only for table in foreign)
             missing[shown] = f"ALTER PUBLICATION {quoted(publication.name)} ADD TABLE {listed};"

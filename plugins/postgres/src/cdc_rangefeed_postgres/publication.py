@@ -90,8 +90,8 @@ class Publication:
             return
         name, role = quoted(self.own), row[0]
         text = (
-            f"role {role} does not own publication {self.own}, so it can neither add tables to it nor drop it. Run "
-            f"ALTER PUBLICATION {name} OWNER TO {quoted(role)};"
+            f"role {role} does not own publication {self.own}, so it can neither add tables to the publication nor drop"
+            f" it. Run ALTER PUBLICATION {name} OWNER TO {quoted(role)};"
         )
         if altered:
             raise ConfigError(text, repairable=True)
@@ -123,7 +123,7 @@ class Publication:
             raise ConfigError(f"{what} does not publish {' and '.join(missing)}. {remedy}")
         if not state[4]:
             raise ConfigError(
-                f"{what} publishes changes of partitions under the names of the partitions. "
+                f"{what} publishes changes to partitions under the partitions' names. "
                 f"{self._alter('SET (publish_via_partition_root = true);')}"
             )
         rows = connection.execute(_LISTS, [self.name, [table.oid for table in tables]]).fetchall()

@@ -44,8 +44,8 @@ def require_unaltered(publication: Publication, catalog: Catalog, token: Postgre
             entered.append(name)
     if altered:
         raise TerminalRangefeedError(
-            f"publication {publication.name} was altered and restored, or dropped and created again, so changes of "
-            f"{_tables(altered)} may be lost. {NEW_SLOT}"
+            f"publication {publication.name} was altered and restored, or dropped and created again, so changes to"
+            f" {_tables(altered)} may be lost. {NEW_SLOT}"
         )
     if entered:
         raise TerminalRangefeedError(

@@ -171,7 +171,7 @@ class PostgresRangefeed(Rangefeed):
 
     def move(self, saved: Token, to: str | Token) -> Move:
         if is_intent(saved):
-            raise ConfigError("nothing has been read yet; set the option cursor to begin at a position")
+            raise ConfigError("nothing has been read yet; to begin at a position, set the option cursor")
         with self._server.translated("looking for a position in the log"):
             self._server.use(self._chosen(saved))
             return moved(self._connection.open(), self._slot, PostgresToken.from_json(saved), to)

@@ -11,8 +11,8 @@ NEW_SLOT = (
 """The remedy for lost history: a sentence without its full stop."""
 
 READ_ANEW = (
-    f"To read all tables again, use `cdc rescan FILE NAME --all --new-slot`, and {RUN_AGAIN}. To read only this one "
-    f"again, {LIST_AGAIN}. Rows already at the destination are not deleted"
+    f"To read all tables again, use `cdc rescan FILE NAME --all --new-slot`, and {RUN_AGAIN}. To read only this"
+    f" table again, {LIST_AGAIN}. Rows already at the destination are not deleted"
 )
 """A sentence without its full stop."""
 

@@ -57,7 +57,7 @@ def with_rescans(
     watched = {table.name.full: table for table in present}
     for rescan in rescans:
         if rescan.table is not None and rescan.table not in watched:
-            log.warning("table %s is no longer watched, so it is not read again", rescan.table)
+            log.warning("table %s is no longer watched, so its rescan is dropped", rescan.table)
             continue
         tables = list(watched.values()) if rescan.table is None else [watched[rescan.table]]
         whole = {table.name.qualified for table in tables} if rescan.where is None else ()

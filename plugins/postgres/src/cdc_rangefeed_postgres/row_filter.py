@@ -66,17 +66,17 @@ def explained(found: RowFilter, *, on: bool) -> list[tuple[str, list[str]]]:
     """Return what `cdc explain` says of a filter that is set if *on*, otherwise possible: titles, each with lines."""
     sections: list[tuple[str, list[str]]] = []
     if found.whole:
-        sections.append(("left to Spark too: PostgreSQL compares these types in another way", list(found.whole)))
+        sections.append(("left to Spark, too, because PostgreSQL compares these types differently", list(found.whole)))
     if found.where:
         title = (
-            "changes that PostgreSQL sends, by the row filter of the publication"
+            "changes that PostgreSQL sends, according to the publication's row filter"
             if on
             else ("changes that PostgreSQL would send with the option row_filter = true; without it, all changes")
         )
         sections.append((title, list(found.where)))
     if found.left:
         lines = [f"{condition}: {reason}" for condition, reason in found.left]
-        sections.append(("not for a row filter of the publication", lines))
+        sections.append(("cannot be in the publication's row filter", lines))
     return sections
 
 
@@ -90,7 +90,7 @@ def _reason(
     """Return why *comparison* cannot be in the filter; None if it can."""
     column = comparison.column
     if column not in key:
-        return f"column {column} is not in the key, and the log need not have it for deletes"
+        return f"column {column} is not in the key, and the log may not have it for deletes"
     if comparison not in restriction.of_changes:
         return "deletes are delivered whatever the condition says, because it uses columns that are not in the key"
     if not comparison.values:
@@ -102,7 +102,7 @@ def _reason(
     if collations.get(column, 0) >= _FIRST_USER_OID:
         return f"column {column} has a collation that is not built in"
     if reader.type_.kind is Kind.UUID and not all(_UUID.fullmatch(str(value)) for value in comparison.values):
-        return f"a text that it compares column {column} with is not a uuid in lower case"
+        return f"column {column} is compared with a text that is not a uuid in lower case"
     return None
 
 

@@ -122,8 +122,8 @@ def _read_piece(
         cursor.execute(f"SELECT pg_relation_filenode({sql.Literal(piece.leaf).as_string(None)}::regclass)::bigint")
         if (filenode := cursor.fetchone()[0]) != piece.filenode:
             raise RetryableRangefeedError(
-                f"table {piece.table} was rewritten during its scan: its file is {filenode}, and was {piece.filenode};"
-                " its scan starts again",
+                f"table {piece.table} was rewritten during its scan: its file was {piece.filenode}, and is now"
+                f" {filenode}; its scan starts again",
                 retry_after_s=0.0,
                 outage=False,
             )
@@ -172,8 +172,8 @@ def _wrong(piece: Piece, error: BaseException) -> TerminalRangefeedError:
     of_values = state.startswith(_OF_VALUES)  # the server shows the value then, which a mask may have to hide
     why = f"which fails for values of rows (SQLSTATE {state})" if of_values else f"which fails: {text_of(error)}"
     return TerminalRangefeedError(
-        f"table {piece.table}: its rescan has the predicate {piece.where!r}, {why}. To continue, replace it by a"
-        f" rescan of the whole table: `cdc rescan` without --where"
+        f"table {piece.table}: its rescan has the predicate {piece.where!r}, {why}. To continue, replace it with a"
+        " rescan of the whole table: `cdc rescan` without --where"
     )
 
 

@@ -59,8 +59,8 @@ class Selection:
                 databases.append((text.strip(), parts.pop(0).name))
             if parts is None or not 1 <= len(parts) <= 2:
                 raise ConfigError(
-                    f"table name {text!r} is not valid. Write schema.table, with double quotes around a part that has "
-                    'capitals, blanks or dots, such as "My Schema"."Orders"'
+                    f"table name {text!r} is not valid. Write schema.table, with double quotes around a part with "
+                    'capitals, spaces or dots, such as "My Schema"."Orders"'
                 )
             schema, table = parts if len(parts) == 2 else (_Part("public", "public", False), parts[0])
             if text.strip().startswith("!"):
@@ -69,15 +69,15 @@ class Selection:
                 patterns.append(Pattern(text=text.strip(), schema=schema.like, table=table.like))
             elif (schema.name, table.name) in names:
                 name = qualified(schema.name, table.name)
-                raise ConfigError(f"table {name} is listed twice. Remove one of the two")
+                raise ConfigError(f"table {name} is listed twice. Remove one of the entries")
             else:
                 names.append((schema.name, table.name))
         if not names and not patterns:
-            raise ConfigError("no table is listed. List at least one")
+            raise ConfigError("no table is listed. List at least one table")
         if exclusions and not patterns:
             raise ConfigError(
-                f"'{exclusions[0].text}' excludes nothing, because no pattern is listed. Remove it, or add a pattern "
-                "such as public.*"
+                f"'{exclusions[0].text}' excludes nothing, because no pattern is listed. Remove this entry, or add a"
+                " pattern such as public.*"
             )
         return cls(
             names=tuple(names), patterns=tuple(patterns), exclusions=tuple(exclusions), databases=tuple(databases)
@@ -88,8 +88,8 @@ class Selection:
         for text, database in self.databases:
             if database != connected:
                 raise ConfigError(
-                    f"table name {text!r} is one of database {database}, but the source is database {connected}. List"
-                    " tables of the source, or correct its URI"
+                    f"table name {text!r} is in database {database}, but the source is database {connected}. List the"
+                    " source's tables, or correct its URI"
                 )
 
     def lists(self, name: str) -> bool:

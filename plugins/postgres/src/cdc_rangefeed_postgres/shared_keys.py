@@ -123,7 +123,7 @@ class SharedKeys:
             elif change == _EARLIER:
                 raise TerminalRangefeedError(
                     f"table {table}: a transaction of more than fetch_size gave several rows the same deferrable key, "
-                    "and an earlier part of it contained the row that is left. Increase fetch_size, to 64MB at most. "
+                    "and an earlier part of it contained the row that remains. Increase fetch_size, to 64MB at most. "
                     f"{READ_ANEW}"
                 )
             if transaction == self._last:

@@ -74,8 +74,8 @@ class SlotCopy:
                 break
             if position == before:
                 raise RetryableRangefeedError(
-                    f"the server's log ends before {lsn_text(end)}, where the step does: it was promoted, or replays"
-                    " its log"
+                    f"the server's log ends before {lsn_text(end)}, where the step ends: the server was promoted, or is"
+                    " replaying its log"
                 )
             before = position
             upto = position + max(size, 2 * (position - restart))

@@ -71,9 +71,9 @@ def log_idle_limit(connection: Connection) -> None:
         return
     if limit_s < _MIN_LIMIT_S:
         log.warning(
-            "idle_replication_slot_timeout is %s: a changefeed that waits for its destination for that long loses "
-            "its replication slot, and so does one that is paused or stopped. Run ALTER SYSTEM SET "
-            "idle_replication_slot_timeout = '1d'; SELECT pg_reload_conf();",
+            "idle_replication_slot_timeout is %s: a changefeed that waits for its destination for that long, or is"
+            " paused or stopped for that long, loses its replication slot. Run ALTER SYSTEM SET"
+            " idle_replication_slot_timeout = '1d'; SELECT pg_reload_conf();",
             shown,
         )
     else:

@@ -24,13 +24,13 @@ def check_standby(connection: Connection, *, failover: bool) -> None:
         )
     if failover:
         raise ConfigError(
-            "the server is a standby, and only slots of the primary are synchronized to standbys. Remove option "
+            "the server is a standby, but only the primary's slots are synchronized to standbys. Remove option "
             "'failover', or connect to the primary"
         )
     row = connection.execute("SELECT current_setting('hot_standby_feedback')::bool").fetchone()
     if row is not None and not row[0]:
         raise ConfigError(
-            "the standby has hot_standby_feedback off, so the primary would remove catalog rows that a replication "
-            "slot here needs, and the slot would be lost. Run ALTER SYSTEM SET hot_standby_feedback = on; and SELECT "
-            "pg_reload_conf(); on the standby"
+            "the standby has hot_standby_feedback off, so the primary would remove catalog rows that a replication slot"
+            " on the standby needs, and the slot would be lost. Run ALTER SYSTEM SET hot_standby_feedback = on; and"
+            " SELECT pg_reload_conf(); on the standby"
         )

@@ -91,8 +91,8 @@ class TemporaryObjects:
         found = cls.find(slot)
         if found is None or not found.is_alive:
             raise HistoryLostError(
-                f"the connection that held the temporary replication slot {slot.name} was lost, and with it the changes"
-                f" that were not read yet. {START_AGAIN}"
+                f"the connection that held the temporary replication slot {slot.name} was lost, together with the"
+                f" changes that had not been read yet. {START_AGAIN}"
             )
         return found
 
@@ -199,8 +199,8 @@ def refuse_without_copy(slot: Slot, error: BaseException) -> None:
     """Raise a RetryableRangefeedError when *error* says that the server has no room for a copy of *slot*."""
     if sqlstate(error) in _NO_COPY:
         raise RetryableRangefeedError(
-            f"temporary replication slot {slot.name}: the server has no free slot to read it with. Raise"
-            " max_replication_slots, or drop slots that are not used"
+            f"temporary replication slot {slot.name}: the server has no free replication slot for reading it. Raise"
+            " max_replication_slots, or drop unused slots"
         ) from None
 
 

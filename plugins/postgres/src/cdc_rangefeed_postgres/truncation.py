@@ -116,7 +116,7 @@ class TruncateSearch:
         elif not files <= self._warned:
             self._warned |= files
             shown = ", ".join(leaf.qualified for leaf, _ in leaves)
-            log.warning("partitions %s have new files, and the log cannot be searched for TRUNCATE: %s", shown, failure)
+            log.warning("partitions %s have new files, but the log cannot be searched for TRUNCATE: %s", shown, failure)
 
     @contextmanager
     def _copy(self, connection: Connection, *, tries: int) -> Iterator[str | None]:

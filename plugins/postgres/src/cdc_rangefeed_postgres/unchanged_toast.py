@@ -104,7 +104,7 @@ def require_keys(changes: Changes) -> None:
         name = schema.columns[index].name
         if name in schema.primary_key:
             raise TerminalRangefeedError(
-                f"table {schema.name}: the log does not have a large value of the key column {name}. Upgrade the server"
+                f"table {schema.name}: the log lacks a large value of the key column {name}. Upgrade the server"
                 f" to its newest minor version, or run ALTER TABLE "
                 f"{quoted_table(schema.name.schema, schema.name.table)} REPLICA IDENTITY FULL. {START_OVER}"
             )

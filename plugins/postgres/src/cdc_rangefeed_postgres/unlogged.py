@@ -56,6 +56,10 @@ def _is_inserted_anew(connection: Connection, leaf: Leaf) -> bool:
     try:
         row = connection.execute(sql.SQL(_INSERTED_ANEW).format(name), {"oid": leaf.oid}).fetchone()
     except psycopg.errors.InsufficientPrivilege:
-        log.warning("table %s has a new file, and may not be read to see if it was unlogged meanwhile", leaf.qualified)
+        log.warning(
+            "table %s has a new file, and this role may not read the table to check whether it was unlogged in the"
+            " meantime",
+            leaf.qualified,
+        )
         return False
     return row is not None and bool(row[0])

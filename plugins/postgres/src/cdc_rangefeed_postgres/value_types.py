@@ -95,7 +95,7 @@ def member_changes(before: str, members: Sequence[Member]) -> Iterator[tuple[Sha
         code = member.code
         was, now = names.get(code[: 2 * _CODE]), code[2 * _CODE :]
         if was != now and member.kind == "c" and not member.dropped and code[:_CODE] + now in taken:
-            yield ShapeChange.VALUES_CHANGED, f"another attribute of type {member.type} is called {member.name} now"
+            yield ShapeChange.VALUES_CHANGED, f"another attribute of type {member.type} is now called {member.name}"
         elif was is None:
             if member.kind == "c" and not member.dropped and code[:_CODE] in owners:
                 yield ShapeChange.COLUMN_ADDED, f"attribute {member.name} was added to type {member.type}"

@@ -72,9 +72,9 @@ def load_watched(
         if table.root is not None:
             row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
             raise TerminalRangefeedError(
-                f"table {name} became {table.present}, a partition of {row[0]}, so it has only some of the rows. To "
-                "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is "
-                "read again, and rows already at the destination are not deleted"
+                f"table {name} became {table.present}, a partition of {row[0]}, so it has only some of the rows. To"
+                f" follow all partitions, run once without {name} in 'tables', and then list the partitioned table,"
+                " which is then read again; rows already at the destination are not deleted"
             )
         if not table.published:
             if slot.temporary:
@@ -99,7 +99,7 @@ def load_watched(
             slot.publication.require(connection, [table for table in catalog.tables.values() if not table.gone])
         except ConfigError as error:
             raise TerminalRangefeedError(
-                f"{str(error).rstrip(';.')}. Changes since it was altered may be lost. {READ_ANEW}"
+                f"{str(error).rstrip(';.')}. Changes since the table was altered may be lost. {READ_ANEW}"
             ) from None
         require_unaltered(publication, catalog, token)
     return catalog
@@ -162,4 +162,4 @@ def _altering(connection: Connection, token: PostgresToken, composites: Iterable
     row = connection.execute(_ALTERING, {"tables": tables}, prepare=True).fetchone()
     if row is None:
         return None
-    return f"{row[0]} is locked, as ALTER TABLE does, and may be changing: {row[1]} holds the lock"
+    return f"{row[0]} is locked as if by ALTER TABLE, and may be changing: {row[1]} holds the lock"

@@ -19,7 +19,7 @@ class TemplateDecoder(Decoder):
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
         *lines, rest = body.split(b"\n")
         if rest:
-            raise ValueError(f"the last line has no end: {rest[:80]!r}")
+            raise ValueError(f"the last line is incomplete: {rest[:80]!r}")
         return [self._row(schema, None, self._fields(line)) for line in lines]
 
     def resolved(self, value: bytes | None) -> Timestamp | None:

@@ -58,7 +58,9 @@ def check_credentials(options: CloudStorageOptions, protocol: str, *, shown: str
     needed = dict.fromkeys(name for names in alternatives for name in names)
     empty = [name for name in needed if getattr(options, name) == ""]
     if empty:  # with an empty value clients would use the environment
-        raise OptionError(f"sink '{shown}' has an empty value for {_listed(empty)}. Give a value, or remove it")
+        raise OptionError(
+            f"sink '{shown}' has an empty value for {_listed(empty)}. Set a value, or remove the parameter"
+        )
     given = _given(options, _SECRETS_OF[store])
     if not is_specified(options, store):
         if given:
@@ -82,7 +84,7 @@ def check_credentials(options: CloudStorageOptions, protocol: str, *, shown: str
     if "azure_account_key" in given and len(given) > 1:
         raise OptionError(
             f"sink '{shown}' has both an account key and parameters of a service principal, {_listed(given[1:])}. Keep"
-            " one of the two"
+            " only one of the two"
         )
 
 

@@ -87,8 +87,8 @@ def _principal(options: CloudStorageOptions) -> ClientSecretCredential:
         )
     except ValueError:
         raise OptionError(
-            f"AZURE_TENANT_ID={options.azure_tenant_id} is neither an ID nor a domain of a tenant. Copy it from the"
-            " Azure portal"
+            f"AZURE_TENANT_ID={options.azure_tenant_id} is neither the ID nor the domain of a tenant. Copy the tenant"
+            " ID from the Azure portal"
         ) from None
 
 
@@ -97,7 +97,7 @@ def _require_base64(key: str | None) -> None:
         base64.b64decode(key or "", validate=True)
     except binascii.Error:
         raise OptionError(
-            "AZURE_ACCOUNT_KEY is not base64. Copy it from the Azure portal, and percent-encode it inside a URI"
+            "AZURE_ACCOUNT_KEY is not base64. Copy the key from the Azure portal, and percent-encode it inside a URI"
         ) from None
 
 
@@ -228,8 +228,8 @@ def _with_response(error: exceptions.HttpResponseError, *, specified: bool) -> S
     where = "" if specified else " in the environment"
     if code in ("AuthenticationFailed", "InvalidAuthenticationInfo"):
         return StoreProblem(
-            reason="Azure rejected the key or token of the account",
-            remedy=f"Check AZURE_ACCOUNT_KEY{where}, and the clock of this machine",
+            reason="Azure rejected the account's key or token",
+            remedy=f"Check AZURE_ACCOUNT_KEY{where}, and this machine's clock",
             repairable=True,
         )
     if code in ("AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions", "403"):
@@ -242,7 +242,7 @@ def _with_response(error: exceptions.HttpResponseError, *, specified: bool) -> S
     if code in ("ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled", "404"):
         return StoreProblem(
             reason="the container does not exist",
-            remedy="Create it, or correct its name in the sink's URI",
+            remedy="Create the container, or correct its name in the sink's URI",
             repairable=True,
         )
     if code in ("InvalidResourceName", "OutOfRangeInput"):

@@ -38,8 +38,8 @@ def _credentials(text: str) -> Any:
             raise ValueError("not an object")
     except (ValueError, binascii.Error):
         raise OptionError(
-            "CREDENTIALS is neither the JSON of a key file nor base64 of it. Set it to the output of `base64 -w0 FILE`,"
-            " percent-encoded inside a URI"
+            "CREDENTIALS is neither the JSON of a key file nor that JSON in base64. Set it to the output of `base64 -w0"
+            " FILE`, percent-encoded inside a URI"
         ) from None
     kind = info.get("type")
     try:
@@ -130,7 +130,7 @@ class GcsStore(FsspecStore):
         if isinstance(error, FileNotFoundError):
             return StoreProblem(
                 reason="the bucket does not exist",
-                remedy="Create it, or correct its name in the sink's URI",
+                remedy="Create the bucket, or correct its name in the sink's URI",
                 repairable=True,
             )
         if isinstance(error, OSError) and str(error).startswith("Forbidden"):
@@ -142,7 +142,7 @@ class GcsStore(FsspecStore):
             return StoreProblem.of_answer(
                 int(error.code or 0),
                 reason=f"the store answered '{message}'",
-                remedy="Look it up in the documentation of Google Cloud Storage",
+                remedy="Look up this answer in the documentation of Google Cloud Storage",
             )
         if isinstance(error, exceptions.TransportError | aiohttp.ClientError | TimeoutError | ConnectionError):
             endpoint = f"'{self._options.gcs_endpoint}'" if self._options.gcs_endpoint else "of Google Cloud Storage"

@@ -160,7 +160,9 @@ def _remedy(oldest: Manifest, marks: Collection[Timestamp]) -> str:
     """
     reached = max(oldest.mark, oldest.latest)
     fit = min((mark for mark in marks if mark >= reached), default=None)
-    return f"Read after {fit}" if fit is not None else f"Wait for a mark at or above {reached} and read after it"
+    return (
+        f"Read after {fit}" if fit is not None else f"Wait for a mark at or above {reached}, and read after that mark"
+    )
 
 
 def _parse(parse: Callable[[], T], which: object) -> T:

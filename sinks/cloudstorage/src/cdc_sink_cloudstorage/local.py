@@ -50,7 +50,7 @@ class LocalStore(Store):
             except (FileNotFoundError, NotADirectoryError):
                 if nearest.is_symlink():
                     fault = "is a dangling symbolic link"
-                    raise self._refusal(nearest, fault, "Point it at a directory") from None
+                    raise self._refusal(nearest, fault, "Point the link at a directory") from None
                 nearest = nearest.parent
             except OSError as error:
                 fault = f"cannot be reached ({error.strerror})"
@@ -61,7 +61,10 @@ class LocalStore(Store):
             self._try_to_write(nearest)
             return
         if os.statvfs(nearest).f_flag & os.ST_RDONLY:
-            fault, remedy = "is on a read-only file system", "Mount it writable, or choose another directory"
+            fault, remedy = (
+                "is on a read-only file system",
+                "Mount the file system writable, or choose another directory",
+            )
         else:
             fault = f"is not writable for user id {os.geteuid()}"
             remedy = "Grant that user write permission, or choose another directory"

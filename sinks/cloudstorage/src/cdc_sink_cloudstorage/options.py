@@ -18,8 +18,8 @@ class CloudStorageOptions:
 
     partition_format: Literal["daily", "hourly", "flat"] = option(
         "daily",
-        doc="Directories that files are placed in, by their timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none."
-        " Choose it once: files of different formats below one root do not sort together.",
+        doc="Directories for files, by timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none. Do not change it"
+        " later: files with different formats below one root do not sort in order.",
     )
     file_size: ByteSize = option(
         ByteSize(16 * MB),
@@ -27,25 +27,25 @@ class CloudStorageOptions:
     )
     upload_buffer: ByteSize = option(
         ByteSize(64 * MB),
-        doc="Bytes of finished files that may wait for their upload to complete. At this size, reading from the source"
-        " slows down to the speed of the uploads. At most four files are uploaded at the same time.",
+        doc="Total size of finished files that may wait for upload. When it is reached, the source is read only as"
+        " fast as files are uploaded. At most four files are uploaded at the same time.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none",
-        doc="Compression of data files. Adds `.gz` or `.zst` to their names, unless the format compresses inside the"
-        " file, as Parquet does. Resolved files are never compressed.",
+        doc="Compression of data files. Adds `.gz` or `.zst` to file names, unless the format itself compresses, as"
+        " Parquet does. Resolved files are never compressed.",
     )
-    topic_prefix: str = option("", doc="Prefix of every topic, and so of the table's name in file names.")
+    topic_prefix: str = option("", doc="Prefix of every topic, and so of table names in file names.")
     auth: Literal["specified", "implicit"] | None = option(
         None,
-        doc="Where the credentials come from: `specified` in these options, or `implicit` in the environment, a profile"
-        " or the machine's role, as the store's own tools find them. By default `specified` when any are given here,"
-        " otherwise `implicit`.",
+        doc="Where the credentials come from: `specified` in these options, or `implicit` in the environment, a"
+        " profile or the machine's role, where the store's own tools find them. Default: `specified` if these options"
+        " contain any credentials, otherwise `implicit`.",
     )
     aws_access_key_id: str | None = option(None, doc=_S3 + "the access key ID.")
     aws_secret_access_key: str | None = option(None, doc=_S3 + "the secret access key.", secret=True)
     aws_session_token: str | None = option(None, doc=_S3 + "the session token of temporary keys.", secret=True)
-    aws_region: str | None = option(None, doc=_S3 + "the bucket's region. By default the region of the environment.")
+    aws_region: str | None = option(None, doc=_S3 + "the bucket's region. Default: the region of the environment.")
     aws_endpoint: str | None = option(
         None,
         doc=_S3 + "URL of a store other than Amazon's, such as `https://minio.example.com:9000`.",
@@ -53,15 +53,15 @@ class CloudStorageOptions:
         place=True,
     )
     s3_storage_class: str | None = option(
-        None, doc=_S3 + "storage class of all files, such as `STANDARD_IA`. By default the bucket's, `STANDARD`."
+        None, doc=_S3 + "storage class of all files, such as `STANDARD_IA`. Default: that of the bucket, `STANDARD`."
     )
     aws_server_enc_mode: Literal["aes256", "aws:kms"] | None = option(
         None,
-        doc=_S3 + "server-side encryption to ask for, if the policy of the bucket requires that. By default the"
-        " bucket's encryption.",
+        doc=_S3 + "server-side encryption to request, if the bucket's policy requires it. Default: the bucket's"
+        " encryption.",
     )
     aws_server_kms_id: str | None = option(
-        None, doc=_S3 + "the key of KMS for `aws:kms`. By default the bucket's, otherwise that of the account."
+        None, doc=_S3 + "the KMS key for `aws:kms`. Default: the bucket's key, otherwise the account's."
     )
     assume_role: str | None = option(
         None, doc=_S3 + "not supported. Name the role in a profile of the AWS configuration instead."
@@ -70,7 +70,7 @@ class CloudStorageOptions:
         None, doc=_GCS + "the key file of a service account, as JSON or as base64 of the JSON.", secret=True
     )
     gcs_endpoint: str | None = option(
-        None, doc=_GCS + "URL of another endpoint, such as that of an emulator.", uri=True, place=True
+        None, doc=_GCS + "URL of another endpoint, such as an emulator.", uri=True, place=True
     )
     azure_account_name: str | None = option(None, doc=_AZURE + "the storage account.", place=True)
     azure_account_key: str | None = option(None, doc=_AZURE + "the key of the account.", secret=True)
@@ -86,7 +86,7 @@ class CloudStorageOptions:
     )
     azure_endpoint: str | None = option(
         None,
-        doc=_AZURE + "URL of another endpoint, with the account, such as that of an emulator.",
+        doc=_AZURE + "URL of another endpoint, with the account, such as an emulator.",
         uri=True,
         place=True,
     )

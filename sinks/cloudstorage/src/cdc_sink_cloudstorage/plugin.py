@@ -22,7 +22,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         forced=frozenset({"key_in_value"}),
         envelopes=frozenset({"wrapped", "bare", "enriched"}),
         compression_option="compression",
-        summary="Files in a directory or bucket, whose names sort in the order of the changefeed",
+        summary="Files in a directory or bucket, with names that sort in the order of the changefeed",
         reader="cdc_sink_cloudstorage.reader:CloudStorageReader",
         history="cdc_sink_cloudstorage.history:CloudStorageHistory",
     )

@@ -30,7 +30,7 @@ _PERMANENT = {
         reason="the file is larger than S3 allows", remedy="Lower file_size", permanent=True
     ),
     "InvalidBucketName": StoreProblem(
-        reason="the bucket name is not valid", remedy="Correct it in the sink's URI", permanent=True
+        reason="the bucket name is not valid", remedy="Correct the bucket name in the sink's URI", permanent=True
     ),
     "KeyTooLongError": StoreProblem(
         reason="the path is longer than S3 allows",
@@ -64,7 +64,7 @@ def _with_response(code: str, response: dict[str, Any], options: CloudStorageOpt
     if code in _EXPIRED:
         return StoreProblem(
             reason="the temporary credentials have expired or are not valid",
-            remedy=f"Get new ones, and set AWS_SESSION_TOKEN and both keys{where}",
+            remedy=f"Get new credentials, and set AWS_SESSION_TOKEN and both keys{where}",
             repairable=True,
         )
     if code in _DENIED:
@@ -74,7 +74,7 @@ def _with_response(code: str, response: dict[str, Any], options: CloudStorageOpt
     if code == "NoSuchBucket":
         return StoreProblem(
             reason="the bucket does not exist",
-            remedy="Create it, or correct its name in the sink's URI",
+            remedy="Create the bucket, or correct its name in the sink's URI",
             repairable=True,
         )
     if code in _WRONG_REGION:
@@ -93,8 +93,8 @@ def _with_response(code: str, response: dict[str, Any], options: CloudStorageOpt
         )
     if code == "RequestTimeTooSkewed":
         return StoreProblem(
-            reason="the clocks of this machine and of the store differ too much",
-            remedy="Set this machine's clock",
+            reason="this machine's clock differs too much from the store's",
+            remedy="Correct this machine's clock",
             repairable=True,
         )
     if code in _PERMANENT:

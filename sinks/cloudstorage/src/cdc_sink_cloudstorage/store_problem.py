@@ -51,8 +51,8 @@ class NotStoredError(Exception):
 
 
 NOT_STORED = StoreProblem(
-    reason="the answer reports success, but the store does not hold what was sent",
-    remedy="Check that the endpoint belongs to the store, and that no proxy answers instead",
+    reason="the response reports success, but the store does not have the data that was sent",
+    remedy="Check that the endpoint belongs to the store, and that no proxy responds in its place",
     repairable=True,
 )
 
@@ -80,20 +80,20 @@ def os_problem(error: OSError) -> StoreProblem:
     )
 
 
-_LACKS_OPERATION = "The file system lacks an operation that the sink needs; choose another one"
+_LACKS_OPERATION = "The file system lacks an operation that the sink needs; choose another file system"
 _PERMANENT = {
     errno.ENAMETOOLONG: "Shorten topic_prefix or the path of the sink",
     errno.EXDEV: "Keep all directories below the root on one file system",
-    errno.EINVAL: "The file system does not accept such a file; choose another one",
-    errno.EILSEQ: "The file system does not accept such a name; choose another one",
+    errno.EINVAL: "The file system does not accept such a file; choose another file system",
+    errno.EILSEQ: "The file system does not accept such a name; choose another file system",
     errno.EFBIG: "Lower file_size",
     errno.ENOTSUP: _LACKS_OPERATION,
     errno.ENOSYS: _LACKS_OPERATION,
 }
 _REPAIRABLE = {
     errno.EROFS: "Mount the file system writable",
-    errno.EACCES: "Grant this process's user write permission there",
-    errno.EPERM: "Grant this process's user write permission there",
+    errno.EACCES: "Grant this process's user write permission for the directory",
+    errno.EPERM: "Grant this process's user write permission for the directory",
 }
 _IN_THE_WAY = {
     errno.ENOTDIR: "Remove the file where the sink needs a directory",

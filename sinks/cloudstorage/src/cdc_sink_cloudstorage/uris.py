@@ -112,8 +112,8 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
         raise ConfigError(f"sink URI '{shown}' does not name a bucket. Write {parts.scheme}://bucket/path")
     if parts.password is not None:
         raise ConfigError(
-            f"sink URI '{shown}' contains a password, which would become part of the bucket's name. Remove it, and give"
-            " the credentials as parameters or in the environment"
+            f"sink URI '{shown}' contains a password, which would become part of the bucket's name. Remove the"
+            " password, and pass the credentials as parameters or in the environment"
         )
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise ConfigError(f"sink URI '{shown}' has '.' or '..' in its path, which stores do not resolve. Remove it")

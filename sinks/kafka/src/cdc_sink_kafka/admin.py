@@ -34,14 +34,14 @@ _ASK_S = 0.5
 _HOPELESS = {
     KafkaError._AUTHENTICATION: "check the sasl options",
     KafkaError._SSL: "check ca_cert, client_cert and the names in the brokers' certificates",
-    KafkaError._RESOLVE: "check the names of the hosts",
+    KafkaError._RESOLVE: "check the host names",
 }
 """Errors of connections that last, with the remedies."""
 _ABOUT_THE_NAME = {
     KafkaError.TOPIC_EXCEPTION: "is refused by the brokers",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "may not be seen, created or written by the user",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "cannot be seen, created or written by the user",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not exist, and the user may not create topics",
-    KafkaError.POLICY_VIOLATION: "is refused by the brokers' policy",
+    KafkaError.POLICY_VIOLATION: "violates the brokers' policy",
 }
 """The only errors that say something of one topic. Every other one may pass, and is no reason to refuse a row."""
 _ABOUT_THE_OPTIONS = (KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_REPLICATION_FACTOR)
@@ -103,7 +103,7 @@ class Administrator:
             raise ConfigError(f"sink 'kafka' cannot be checked: {text}", repairable=True)
         raise ConfigError(
             "sink 'kafka': topics cannot be created with these topic_partitions, topic_replication_factor and"
-            f" topic_configs: {plain(error.str())}; change them",
+            f" topic_configs: {plain(error.str())}; change these options",
             repairable=error.code() not in _FINAL,
         )
 
@@ -141,7 +141,7 @@ class Administrator:
             return self._reason(found, topic)
         rights = found.authorized_operations
         if rights and not any(right in rights for right in _MAY_WRITE):
-            return "may not be written by the user"
+            return "cannot be written by the user"
         return "is internal to Kafka" if found.is_internal else None
 
     def limits(self, topics: Sequence[str]) -> dict[str, int | None]:

@@ -61,8 +61,8 @@ class KafkaDestination(Destination):
         column = self.context.encoder.context.key_column
         if self._settings.options.tombstones_on_delete and column is not None:
             raise ConfigError(
-                f"sink 'kafka': tombstones_on_delete with key_column '{column}' would remove the other rows that have"
-                " the same value from a compacted topic; remove one of the two options"
+                f"sink 'kafka': tombstones_on_delete with key_column '{column}' would remove other rows with the same"
+                " value from a compacted topic; remove one of the two options"
             )
 
     def longest_call_s(self) -> float:

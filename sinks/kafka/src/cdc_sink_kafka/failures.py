@@ -27,10 +27,10 @@ _REPAIRS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user the rights Describe and Write on the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or Write on the topic",
     KafkaError.POLICY_VIOLATION: "check the broker's policies",
-    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise the topic's message format",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "upgrade the topic's message format",
     KafkaError.INVALID_TIMESTAMP: (
-        "set the clock of this machine, or raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of "
-        "the topic"
+        "correct this machine's clock, or raise the topic's message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms"
     ),
     KafkaError.SECURITY_DISABLED: "enable security on the broker",
     KafkaError.SASL_AUTHENTICATION_FAILED: _SASL,

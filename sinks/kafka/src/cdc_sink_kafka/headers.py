@@ -71,7 +71,7 @@ class Headers:
         if column not in {known.name for known in schema.columns}:
             raise ConfigError(
                 f"table {schema.name} has no column '{column}', which the option headers_json_column_name names; add"
-                " it, or use a separate changefeed for the table"
+                " the column, or use a separate changefeed for the table"
             )
         if column in schema.primary_key:
             raise ConfigError(f"column {column} of table {schema.name} is part of the key, so it cannot hold headers")
@@ -166,9 +166,9 @@ class Headers:
         taken = None if self._events is None else next(filter(is_of_event, value), None)
         if taken is not None:
             raise EncodeError(
-                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds the"
-                f" header '{taken}' in the row with key {rows.shown_key(index)}, which the event sets itself;"
-                f" correct the row, or name another column",
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, contains"
+                f" the header '{taken}', which is reserved for CloudEvents, in the row with key"
+                f" {rows.shown_key(index)}; correct the row, or name another column",
                 row=index,
             )
         try:
@@ -217,8 +217,8 @@ def _refuse_names_of_events(options: KafkaOptions) -> None:
     taken = next(filter(is_of_event, names), None)
     if taken is not None:
         raise ConfigError(
-            f"sink 'kafka': the header '{taken}' of {names[taken]} is one that envelope 'cloudevents' sets itself;"
-            " choose another name"
+            f"sink 'kafka': the header '{taken}' of {names[taken]} is set by envelope 'cloudevents'; choose another"
+            " name"
         )
 
 

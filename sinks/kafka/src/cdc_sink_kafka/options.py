@@ -36,37 +36,38 @@ class KafkaOptions:
     )
     partition_alg: Literal["murmur2", "fnv-1a"] = option(
         "murmur2",
-        doc="How a key is mapped to a partition: `murmur2` as in Kafka's Java clients, `fnv-1a` as in CockroachDB.",
+        doc="Hash function that maps keys to partitions: `murmur2` as in Kafka's Java clients, `fnv-1a` as in"
+        " CockroachDB.",
     )
     tombstones_on_delete: bool = option(
         False,
-        doc="Write a second message for each deleted row, with its key and without a value, directly after "
-        "the first. A compacted topic then removes the key. Has no effect in an envelope whose deletes are "
-        "tombstones anyway. Cannot be combined with key_column.",
+        doc="Write a second message for each deleted row, with its key and without a value, directly after the first."
+        " A compacted topic then removes the key. Has no effect in envelopes whose deletes are already tombstones."
+        " Cannot be combined with key_column.",
     )
     kafka_sink_config: dict[str, Any] = option(
         None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys."
     )
     buffer_size: ByteSize = option(
         ByteSize(64 * MB),
-        doc="Bytes of messages that each writer holds until they are acknowledged. When the buffer is full, reading"
-        " waits. Sets `queue.buffering.max.kbytes` and `queue.buffering.max.messages`.",
+        doc="Total size of unacknowledged messages that each writer buffers. When the buffer is full, reading from the"
+        " source pauses. Sets `queue.buffering.max.kbytes` and `queue.buffering.max.messages`.",
     )
     flush_timeout: Duration = option(
         Duration(120.0),
-        doc="How long to wait while no message is acknowledged. The client retries until then. After that the step"
+        doc="How long to wait while no message is acknowledged. The client retries for this time. After that, the step"
         " fails and is repeated.",
     )
     librdkafka: dict[str, Any] = option(
         None,
-        doc="Any other librdkafka property: `librdkafka.socket.keepalive.enable = true`. Properties that an option of"
-        " this table sets are refused.",
+        doc="Any other librdkafka property: `librdkafka.socket.keepalive.enable = true`. Properties that another"
+        " option sets are refused.",
     )
     extra_headers: dict[str, Any] = option(None, doc='Headers of every message: `{"origin": "shop"}`.')
     headers_json_column_name: str | None = option(
         None,
-        doc="A column of JSON objects whose entries become headers of the row's message. The message does not"
-        " contain the column. Every table must have it.",
+        doc="A column of JSON objects whose entries become headers of the row's message. The message does not contain"
+        " the column. Every table must have this column.",
     )
     header_updated: str | None = option(
         None, doc="Name of a header with the commit timestamp of the row, in the format of `updated`."

@@ -98,7 +98,7 @@ class OrderedProducer:
             error = messages[queued].get("_error")
             messages = messages[queued:]
             if not all(message.pop("_error", None) for message in messages):
-                raise ContractError("confluent-kafka queued a message after one that it refused")
+                raise ContractError("confluent-kafka queued a message after a message that it refused")
             self._refused(error, topic, messages[0]["key"])
 
     def make_room(self, nbytes: int) -> None:

@@ -57,11 +57,11 @@ _REFUSED = {
     "retries": "when a message expires early, the step fails",
     "message.send.max.retries": "when a message expires early, the step fails",
     "queuing.strategy": "rows must be sent in the order in which they arrived",
-    "default.topic.config": "properties of topics are written like all other properties",
+    "default.topic.config": "topic properties are written without this prefix",
     "log_level": "the levels of the Python loggers apply",
     **dict.fromkeys(
         ("error_cb", "logger", "oauth_cb", "on_delivery", "stats_cb", "throttle_cb"),
-        "it is a callback, which only a program can pass",
+        "it is a callback, which only a program can set",
     ),
 }
 _BYTES_OF_SMALL_MESSAGE = 256

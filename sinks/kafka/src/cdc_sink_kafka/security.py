@@ -41,7 +41,7 @@ class Address:
             )
         if path:
             raise ConfigError(
-                f"the URI of sink 'kafka' has the path '/{path}', which has no meaning; use topic_prefix or topic_name"
+                f"the URI of sink 'kafka' has the path '/{path}', which has no effect; use topic_prefix or topic_name"
             )
         if not brokers.strip(", "):
             raise ConfigError(f"the URI of sink 'kafka' names no broker; write {scheme}://host:9092")
@@ -109,7 +109,7 @@ def _refuse_unused(options: KafkaOptions) -> None:
     if options.sasl_mechanism == "aws_msk_iam" or any(getattr(options, name) for name in _AWS_OPTIONS):
         raise ConfigError(
             "sink 'kafka' cannot authenticate with AWS_MSK_IAM, because librdkafka does not support it; enable"
-            " SCRAM-SHA-512 on the cluster and use that"
+            " SCRAM-SHA-512 on the cluster, and use SCRAM-SHA-512"
         )
     bearer = options.sasl_mechanism == "oauthbearer"
     if not options.sasl_enabled:

@@ -25,7 +25,7 @@ class FlushConfig:
     # rows come in bursts, and a small batch costs the broker more than its messages; a flush does not wait for this
     Frequency: Duration = option(Duration(0.05), doc="How long a batch waits for more messages: `linger.ms`.")
     MaxMessages: int = option(
-        0, doc="Maximum number of messages in a batch. With `Messages`, the smaller number applies."
+        0, doc="Maximum number of messages in a batch. If `Messages` is set too, the smaller number applies."
     )
     MaxBytes: int = option(
         256 * 1024 * 1024, doc="Maximum size of one message in bytes, before compression: `message.max.bytes`."
@@ -39,7 +39,8 @@ class FlushConfig:
             raise ValueError("'Flush.MaxBytes' must be from 1000 to 1000000000")
         if (self.Messages or self.Bytes) and not self.Frequency:
             raise ValueError(
-                "'Flush.Frequency' is 0, so batches would not wait for 'Messages' or 'Bytes'; remove it or raise it"
+                "'Flush.Frequency' is 0, so batches would not wait for 'Messages' or 'Bytes'; remove 'Flush.Frequency',"
+                " or raise it"
             )
 
 
@@ -47,21 +48,22 @@ class FlushConfig:
 class SinkConfig:
     """The entries of `kafka_sink_config`."""
 
-    Flush: dict[str, Any] = option(None, doc="When batches are sent; see below.")
+    Flush: dict[str, Any] = option(None, doc="When to send batches; see below.")
     RequiredAcks: Literal["all", "one", "none"] = option(
         "all",
         doc="Which replicas must acknowledge a batch, `acks`: all in-sync replicas, the leader, or none. With `ONE` and"
         " `NONE` the producer is not idempotent, and rows can be lost.",
     )
     Version: str = option(
-        "", doc="Version of brokers that do not report theirs: `broker.version.fallback`. At least 0.11."
+        "", doc="Version to assume for brokers that do not report one: `broker.version.fallback`. At least 0.11."
     )
     ClientID: str = option(
         "",
-        doc="Name in the broker's logs and quotas: `client.id`. Default: `cdc-` and the name of the changefeed.",
+        doc="Name of the client in the broker's logs and quotas: `client.id`. Default: `cdc-` and the name of the"
+        " changefeed.",
     )
     Compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
-        "none", doc="How batches are compressed: `compression.type`."
+        "none", doc="Compression of batches: `compression.type`."
     )
     CompressionLevel: int | None = option(
         None,
@@ -120,7 +122,7 @@ class SinkConfig:
 
     def _version(self) -> str:
         if not re.fullmatch(r"\d+(\.\d+){2,3}", self.Version):
-            raise ValueError(f"'Version' is '{self.Version}'; write it like 1.0.0 or 0.11.0.0")
+            raise ValueError(f"'Version' is '{self.Version}'; write a version such as 1.0.0 or 0.11.0.0")
         parts = [int(part) for part in self.Version.split(".")]
         if parts < [0, 11]:
             raise ValueError(f"'Version' is '{self.Version}', but brokers before 0.11 are not supported")

@@ -91,7 +91,8 @@ class SizeLimits:
             for place in np.flatnonzero(whole > self._most - _OVERHEAD).tolist():
                 row = _described(rows.schema.name, rows.shown_key(place), int(whole[place]))
                 unsendable[place] = (
-                    f"{row}, but {self._option} allows {self._most}; raise it, or remove the table from the changefeed"
+                    f"{row}, but {self._option} allows {self._most}; raise the limit, or remove the table from the"
+                    " changefeed"
                 )
                 total -= int(nbytes[place])
                 whole[place] = 0

@@ -53,9 +53,9 @@ class TopicDeletionCheck:
         while missing := self._missing():
             if time.monotonic() > deadline:
                 happened = (
-                    "does not exist, although the changefeed has written to it, so the rows in it are gone"
+                    "does not exist, although the changefeed has written to it, so its rows are gone"
                     if missing in self._unseen and missing not in self._ids
-                    else "was deleted while the changefeed was running, and the rows in it are gone"
+                    else "was deleted while the changefeed was running, and its rows are gone"
                 )
                 raise DestinationLostError(
                     f"topic '{missing}' {happened}. Create the topic, then {RUN_AGAIN} to continue without"

@@ -101,7 +101,7 @@ class Topics:
                 )
             if topic in owners and self._name is None and not self._names.shared:
                 raise ConfigError(
-                    f"tables {owners[topic]} and {table} would both go to topic '{topic}'; {self._names.remedy},"
-                    " use a changefeed for each, or set topic_name to send all tables to one topic"
+                    f"tables {owners[topic]} and {table} would both go to topic '{topic}'; {self._names.remedy}, use a"
+                    " separate changefeed for each table, or set topic_name to send all tables to one topic"
                 )
             owners[topic] = table

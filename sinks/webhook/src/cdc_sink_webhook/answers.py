@@ -15,7 +15,8 @@ class Meaning(Enum):
     DELIVERED = "the endpoint has accepted the rows"
     BUSY = "the endpoint may accept the same request later"
     CONFLICT = (
-        "the endpoint may be processing the same request already; if it keeps answering this, it refuses the rows"
+        "the endpoint may be processing the same request already; if it keeps sending this response, it refuses"
+        " the rows"
     )
     MISCONFIGURED = "the endpoint refuses every request until somebody changes a setting"
     GONE = "the endpoint accepts no more requests"

@@ -132,7 +132,7 @@ class Client:
                     raise
         except TimeoutError:
             waited = format_duration(self._timeout_s)
-            raise NoAnswerError(f"no answer within webhook_client_timeout = {waited}") from None
+            raise NoAnswerError(f"no response within webhook_client_timeout = {waited}") from None
         except httpcore2.ConnectError as error:
             raise NoAnswerError(f"cannot connect ({self._shown(str(error))})", refused=_is_refusal(error)) from error
         except (
@@ -142,7 +142,7 @@ class Client:
         ) as error:  # OSError: TLS errors come unwrapped
             why = str(error) if not str(error).startswith("<") else ""  # httpcore2 passes on internal reprs of h2
             raise NoAnswerError(
-                f"the connection broke before the answer was complete ({self._shown(why) or type(error).__name__})",
+                f"the connection broke before the response was complete ({self._shown(why) or type(error).__name__})",
                 dropped=True,
                 refused=_is_refusal(error),
             ) from error

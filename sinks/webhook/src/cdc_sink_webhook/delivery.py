@@ -84,7 +84,8 @@ class Delivery:
             return Delivered(messages=rows, nbytes=len(request.body))
         if rows == 0:
             raise TerminalSinkError(
-                f"{self._endpoint} refuses a resolved mark: answer {answer}. The endpoint must accept objects with the"
+                f"{self._endpoint} refuses a resolved mark: response {answer}. The endpoint must accept objects with"
+                " the"
                 ' member "resolved"; otherwise remove the option resolved'
             )
         if rows == 1:

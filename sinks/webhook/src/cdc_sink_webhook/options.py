@@ -46,11 +46,11 @@ class WebhookOptions:
     )
     webhook_client_timeout: Duration = option(
         Duration(3.0),
-        doc="Time limit of a request, from its first byte to the end of the answer. Connecting has the same limit.",
+        doc="Time limit for a request, from its first byte to the end of the response. Connecting has the same limit.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none",
-        doc="Compression of request bodies. The endpoint must accept this `Content-Encoding`. Not with"
+        doc="Compression of request bodies. The endpoint must accept this `Content-Encoding`. Cannot be combined with"
         " `webhook_signing_secret`, because libraries for Standard Webhooks verify uncompressed bodies.",
     )
     extra_headers: dict[str, Any] = option(
@@ -66,8 +66,9 @@ class WebhookOptions:
     )
     webhook_signing_secret: str | None = option(
         None,
-        doc="Sign requests according to Standard Webhooks with this secret: `whsec_` and base64. Several secrets,"
-        " separated by spaces, give one signature each; use this to change the secret without interruption.",
+        doc="Sign requests according to Standard Webhooks with this secret: `whsec_` and base64. With several secrets,"
+        " separated by spaces, each request has a signature for each; use this to rotate the secret without"
+        " interruption.",
         secret=True,
     )
     parallel_requests: int = option(
@@ -75,8 +76,8 @@ class WebhookOptions:
     )
     buffer_size: ByteSize = option(
         ByteSize(16 * MB),
-        doc="Memory of each writer for requests that are not acknowledged yet. When it is full, the writer stops"
-        " reading the source.",
+        doc="How much memory each writer may use for unacknowledged requests. At this limit, the writer stops reading"
+        " the source until requests are acknowledged.",
     )
     ca_cert: str | None = option(
         None, doc=f"Certificates of the trusted authorities, {_PEM}. Default: those of the system."
@@ -85,7 +86,7 @@ class WebhookOptions:
     client_key: str | None = option(None, doc=f"Private key of the client, unencrypted, {_PEM}.", secret=True)
     insecure_tls_skip_verify: bool = option(False, doc="Accept any certificate. For tests only.")
     insecure_allow_http: bool = option(
-        False, doc="Allow `webhook-http://` to other machines. Rows and secrets then travel unencrypted."
+        False, doc="Allow `webhook-http://` to other machines. Rows and secrets are then sent unencrypted."
     )
 
     def __post_init__(self) -> None:

@@ -94,7 +94,7 @@ def _format_of(encoder: Encoder, options: WebhookOptions, *, single: bool) -> Fo
         refuse_names_of_events(options.extra_headers or {})
         if events.binary and not single:
             raise ConfigError(
-                "sink 'webhook': cloudevents_mode 'binary' has one event in each request; remove Flush from"
+                "sink 'webhook': cloudevents_mode 'binary' sends one event in each request; remove Flush from"
                 " webhook_sink_config, or set cloudevents_mode = 'structured'"
             )
         return EVENT_DATA if events.binary else EVENT if single else EVENTS

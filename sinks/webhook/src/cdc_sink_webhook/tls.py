@@ -24,7 +24,7 @@ def tls_context(endpoint: Endpoint, options: WebhookOptions) -> ssl.SSLContext |
         return None
     if bool(options.client_cert) != bool(options.client_key):
         raise ConfigError(
-            "sink 'webhook': options 'client_cert' and 'client_key' require each other. Set both or neither"
+            "sink 'webhook': options 'client_cert' and 'client_key' must be set together. Set both or neither"
         )
     # an empty value is an error, not a default: its file or variable lacks the certificate
     given = options.ca_cert is not None

@@ -275,5 +275,5 @@ ARCHIVE = SinkRegistration(
     records=True,
     forced=frozenset({"updated", "key_in_value"}),
     envelopes=frozenset({"wrapped", "bare"}),
-    summary="Files, with a list of them for each resolved mark, for the conformance kit's own tests",
+    summary="Files, with a list of files for each resolved mark, for the conformance kit's own tests",
 )

@@ -170,7 +170,7 @@ class ReferenceDecoder(Decoder):
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
         *lines, rest = body.split(b"\n")
         if rest:
-            raise ValueError(f"the last line has no end: {rest[:80]!r}")
+            raise ValueError(f"the last line is incomplete: {rest[:80]!r}")
         return [_row(schema, None, json.loads(line)) for line in lines]
 
     def resolved(self, value: bytes | None) -> Timestamp | None:
@@ -182,7 +182,7 @@ REFERENCE_ENCODER = EncoderRegistration(
     name="reference",
     encoder=f"{__name__}:ReferenceEncoder",
     options=f"{__name__}:ReferenceEncoderOptions",
-    summary="Lossless lines of JSON; the conformance kit tests itself with it",
+    summary="Lossless lines of JSON, for the conformance kit's own tests",
     envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
     outputs=frozenset({"messages", "files"}),
     rekeys=True,

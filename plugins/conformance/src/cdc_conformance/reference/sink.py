@@ -183,7 +183,8 @@ class Partitions:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise RetryableSinkError(
-                            f"{self.root} accepted no message for {self._patience_s:g} s; find out what holds its lock"
+                            f"{self.root} accepted no message for {self._patience_s:g} s; find the process that holds"
+                            " its lock"
                         ) from None
                     pause.wait(_POLL_S)
             yield

@@ -20,7 +20,7 @@ from cdc_conformance.sabotage.running import run
 def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None:
     """Run each suite against every saboteur. Each must fail exactly the test of its own promise.
 
-    The reference components must pass every test. The exit status is 1 if any of this is not so.
+    The reference components must pass every test. The exit status is 1 if any result differs.
     """
     begun = time.monotonic()
     of_kind = kinds(only=only)

@@ -43,7 +43,7 @@ class Cluster(Writes):
     def _on_create(self, table: str, columns: Sequence[tuple[str, str]]) -> None:
         name = table_name(table)
         if name.full in self.tables:
-            raise StatementError(f"table {name} exists already")
+            raise StatementError(f"table {name} already exists")
         created = self._happened(max(self.clock(), self._read.next()))
         self.tables[name.full] = Table(name, [(column, type_) for column, type_ in columns], created)
         chosen = self._random().sample(sorted(self.nodes), min(self._replicas, len(self.nodes)))
@@ -84,7 +84,7 @@ class Cluster(Writes):
         name, key = self.table(table).name.full, key_of(at)
         range_ = self.range_of(name, key)
         if range_.span.start == key:
-            raise StatementError(f"table {table} has a range that begins at {at} already")
+            raise StatementError(f"table {table} already has a range that begins at {at}")
         left = Span(name, range_.span.start, key)
         right = Range(
             span=Span(name, key, range_.span.end),
@@ -126,7 +126,9 @@ class Cluster(Writes):
             raise StatementError(f"node {down[0]} is down and cannot get a replica")
         living = [node for node in nodes if self.nodes[node].alive]
         if len(set(nodes)) < len(nodes) or len(living) * 2 <= len(nodes):
-            raise StatementError(f"{list(nodes)} are not nodes for replicas: name each once, and most must be running")
+            raise StatementError(
+                f"{list(nodes)} cannot have replicas: name each node once; most of them must be running"
+            )
         if range_.leaseholder not in nodes:
             self._move_lease(range_, living[0])
         range_.replicas = tuple(nodes)
@@ -148,7 +150,7 @@ class Cluster(Writes):
 
     def _on_crash(self, node: int) -> None:
         if not self._node(node).alive:
-            raise StatementError(f"node {node} is down already")
+            raise StatementError(f"node {node} is already down")
         self.nodes[node].down_since = self.now
 
     def _on_restart(self, node: int) -> None:

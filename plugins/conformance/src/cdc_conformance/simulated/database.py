@@ -208,7 +208,7 @@ class SimulatedDatabase(Session):
             if timestamp < cluster.gc_threshold:
                 raise StatementError(f"cannot read as of {timestamp}: history begins at {cluster.gc_threshold}")
             if timestamp > max(cluster.clock(), cluster.high):
-                raise StatementError(f"cannot read as of {timestamp}: that is later than all clocks")
+                raise StatementError(f"cannot read as of {timestamp}: this is later than all clocks")
             if any(cluster.resolved(table).high_water < timestamp for table in cluster.tables):
                 self._execute({"op": "read", "timestamp": str(timestamp)})
             return Snapshot(self, timestamp)

@@ -76,7 +76,7 @@ class SimulatedRangefeed(Rangefeed):
             cursor = self._cursor()
             if cursor is not None and cursor < (oldest := source.cluster.gc_threshold):
                 raise ConfigError(
-                    f"the simulated database has no history after cursor {cursor}; the oldest is {oldest}"
+                    f"the simulated database has no history after cursor {cursor}; its history begins at {oldest}"
                 )
             save(INTENT)
             at = source.database.begin_reading(source.feed, cursor)
@@ -111,11 +111,13 @@ class SimulatedRangefeed(Rangefeed):
         if at > end:
             raise ConfigError(f"{at} is in the future: the simulated database is complete up to {end}")
         if at < begin:
-            raise ConfigError(f"{at} is before {begin}, and rows of before would have timestamps that are resolved")
+            raise ConfigError(
+                f"{at} is before {begin}, and earlier rows would have timestamps that are already resolved"
+            )
         boundary = next_boundary(self.source.cluster, token.frontier)
         if boundary is not None and at >= boundary.at:
             tables = ", ".join(change.table for change in boundary.changes)
-            raise ConfigError(f"{at} is not before {boundary.at}, from which on {tables} has another shape to deliver")
+            raise ConfigError(f"{at} is not before {boundary.at}, from which on {tables} has another shape")
         frontier = Frontier.from_json(token.frontier.to_json())
         for name in token.tables:
             frontier.forward(Span(name), at)

@@ -28,7 +28,9 @@ def parse(text: str) -> tuple[str, Predicate]:
     except json.JSONDecodeError:
         found = None
     if found is None:
-        raise ConfigError(f"'{text}' is not a predicate of the simulated database; write one such as id < 5")
+        raise ConfigError(
+            f"'{text}' is not a predicate that the simulated database supports; write a predicate such as id < 5"
+        )
     column, compare = found[1], _COMPARE[found[2]]
 
     def holds(row: Mapping[str, Any]) -> bool:

@@ -157,11 +157,11 @@ class SimulatedOptions:
     batch_rows: int = option(1000, doc="Maximum number of rows in a batch.")
     time_passes: bool = option(
         True,
-        doc="Let the cluster's time pass while the changefeed waits, to close timestamps. If off, time passes only by "
-        "`tick`.",
+        doc="Advance the cluster's clock while the changefeed waits, to close timestamps. If off, only `tick` advances"
+        " it.",
     )
     idle_interval: Duration = option(
-        Duration(0.2), doc="How often time passes in an idle database; 0 means each time the changefeed looks."
+        Duration(0.2), doc="How often the clock of an idle database advances; 0 means at each poll of the changefeed."
     )
 
     def __post_init__(self) -> None:
@@ -245,6 +245,6 @@ class Source:
         """Return when the history from *timestamp* on is kept. Raises: HistoryLostError."""
         if timestamp < cluster.gc_threshold:
             raise lost_history(
-                f"the changefeed needs history from {timestamp} on, but the database keeps it from"
+                f"the changefeed needs history from {timestamp} on, but the database retains history only from"
                 f" {cluster.gc_threshold} on"
             )

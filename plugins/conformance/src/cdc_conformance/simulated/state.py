@@ -206,7 +206,7 @@ class Writes(State):
 
     def _on_begin(self, txn: str, node: int) -> None:
         if txn in self.transactions:
-            raise StatementError(f"transaction {txn!r} exists already")
+            raise StatementError(f"transaction {txn!r} already exists")
         if not self._node(node).alive:
             raise StatementError(f"node {node} is down")
         timestamp = max(self._node(node).clock(self.now), self._read.next())

@@ -258,7 +258,7 @@ class Crashes:
             *batches, after="a process died in the middle of a slice and a later attempt repeated it", in_order=True
         )
 
-    @requires("idempotent", "only some destinations can tell that they have a row already")
+    @requires("idempotent", "only some destinations can tell that they already have a row")
     def test_repeated_rows_are_not_duplicated(self, readable: SinkRig) -> None:
         """A process dies after `flush`, a later attempt repeats the slice, and each row is there once."""
         batch = versions(range(6))

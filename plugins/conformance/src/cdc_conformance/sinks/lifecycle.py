@@ -59,7 +59,7 @@ class Lifecycle:
     def test_another_sink_of_the_attempt_can_repeat_a_slice(self, readable: SinkRig) -> None:
         """When a task fails, the same attempt starts it again: a new sink gets the same slice with the same numbers.
 
-        Only `task_attempt` is greater. A name that exists already is not an error, and the repeated slice must not be
+        Only `task_attempt` is greater. A name that already exists is not an error, and the repeated slice must not be
         skipped as known, because the first try may have ended early.
         """
         first, second = versions(range(4)), versions(range(4), at=100)

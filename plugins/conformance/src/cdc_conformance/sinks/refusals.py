@@ -202,6 +202,7 @@ class Refusals:
         refused = _tried(rig, poison, poison.batch([1, _ONE]))[1].refused
         assert rig.registration.refuses_rows or not refused, (
             f"sink '{rig.registration.name}' is registered with refuses_rows=False, but it refused rows; remove that"
+            " setting"
         )
 
     @requires("partial_failure", "the sink must be able to tell which rows are refused")

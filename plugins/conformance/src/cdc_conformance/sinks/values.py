@@ -82,7 +82,7 @@ class Values:
         changes = [Change({"id": number, "note": op.name}, op=op) for number, op in enumerate((Op.SCAN, Op.UPDATE))]
         _assert_unchanged(readable, rows(ORDERS, changes))
 
-    @applies_if(Condition(_takes_tombstones, "the sink takes no envelope that has tombstones"))
+    @applies_if(Condition(_takes_tombstones, "the sink accepts no envelope that has tombstones"))
     def test_tombstones_arrive(self, readable: SinkRig) -> None:
         """In an envelope without a place for deletions, a deleted row is a key with the value None, and it arrives.
 

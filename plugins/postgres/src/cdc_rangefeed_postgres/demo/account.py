@@ -34,8 +34,8 @@ def require_reachable(directory: Path) -> None:
     """Return when the server's account can enter the parents of *directory*. Raises: ConfigError."""
     if not _reachable(directory):
         raise ConfigError(
-            f"for root, PostgreSQL runs as user nobody, who cannot enter {directory.parent}. Choose a directory"
-            " that all users can enter, such as one below /var/tmp"
+            f"when started by root, PostgreSQL runs as user nobody, who cannot enter {directory.parent}. Choose a"
+            " directory that all users can enter, such as a directory below /var/tmp"
         )
 
 

@@ -53,7 +53,7 @@ def _run(shop: Shop, directory: Path) -> int:
         return 1
     found = audit(files, shop.uri, TABLES)
     newest = max(files.rglob("*-rides-*.ndjson"), default=files)
-    say(f"The files are in {shown(files)}. To see one:  tail -n 3 {shown(newest)}")
+    say(f"The files are in {shown(files)}. To see the newest:  tail -n 3 {shown(newest)}")
     say("Next: put your own database into a file like demo.toml; run  cdc check FILE  and  cdc run FILE")
     say(f"demo: {found}")
     return 0 if found.passed else 1

@@ -74,7 +74,10 @@ def _cached(name: str, fetch: Callable[[Path], None]) -> Path:
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = cache.stat()
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        raise ConfigError(f"other users may change the programs in '{cache}'; remove it to have them fetched again")
+        raise ConfigError(
+            f"other users may change the programs in '{cache}'; remove the directory, and the programs will be"
+            " downloaded again"
+        )
     if home.exists():
         return home
     with (cache / f"{name}.lock").open("w") as lock:
@@ -107,8 +110,8 @@ def _fetch_registry(target: Path) -> None:
 def _maven(what: str, goal: str, *settings: str, cwd: Path) -> None:
     if shutil.which("mvn") is None:
         raise ConfigError(
-            f"{what} is downloaded with Maven, but there is no mvn on PATH; install it (Debian: apt-get install maven),"
-            " or set KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL to use your own servers"
+            f"{what} must be downloaded with Maven, but there is no mvn on PATH; install Maven (Debian: apt-get install"
+            " maven), or set KAFKA_BOOTSTRAP_SERVERS and SCHEMA_REGISTRY_URL to use your own servers"
         )
     command = ["mvn", "-q", "-B", "-ntp", "-Dstyle.color=never", f"{_PLUGIN}:{goal}", *settings]
     done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)

@@ -41,7 +41,7 @@ def java() -> str:
     if found is None:
         raise ConfigError(
             "the Kafka broker and the registry need Java 17 or newer, but there is no java on PATH or in JAVA_HOME;"
-            " install it (Debian: apt-get install default-jre-headless)"
+            " install Java (Debian: apt-get install default-jre-headless)"
         )
     return found
 

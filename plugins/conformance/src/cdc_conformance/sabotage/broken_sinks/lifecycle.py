@@ -49,7 +49,7 @@ class Lifecycle(WatchedSink):
         try:
             name.touch(exist_ok=False)
         except FileExistsError:
-            raise RetryableSinkError(f"{name} exists already; wait until it is removed") from None
+            raise RetryableSinkError(f"{name} already exists; wait until it is removed") from None
         except OSError as error:
             raise RetryableSinkError(f"cannot create {name}; try again") from error
 

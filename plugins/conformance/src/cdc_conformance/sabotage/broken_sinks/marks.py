@@ -246,7 +246,7 @@ class Marks(ReferenceResolvedSink):
         try:
             (self.partitions.root / f".resolved-{timestamp}").touch(exist_ok=False)
         except FileExistsError:
-            raise RetryableSinkError(f"the mark {timestamp} exists already; emit another one") from None
+            raise RetryableSinkError(f"the mark {timestamp} already exists; emit another mark") from None
 
     @breaks("test_resolved_timestamps_are_exact", "emit_resolved")
     def rounds_timestamps(self, timestamp: Timestamp) -> None:
