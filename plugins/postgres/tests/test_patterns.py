@@ -212,7 +212,7 @@ def test_a_later_table_of_another_owner_is_left_out_until_an_owner_publishes_it(
     assert attempts(feed) == []
     (told,) = [record.message for record in caplog.records if "a3" in record.message]
     assert (
-        "may not read table public.a3, nor publish table public.a3, which only an owner may do. Run GRANT "
+        "may not read table public.a3, nor publish table public.a3, which only the owner may do. Run GRANT "
         "SELECT" in told
     )
     sql.execute(told.partition(" Run ")[2].partition(". Until")[0].encode())

@@ -96,7 +96,7 @@ def test_a_new_table_with_the_old_name_ends_the_changefeed(feed: Feed, sql: Sql)
     sql.execute("UPDATE t SET v = 'before' WHERE id = 1")
     sql.execute("ALTER TABLE t RENAME TO w")
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    taken = r"table .*public\.t is not the table that the changefeed follows .* now called .*public\.w\. To continue"
+    taken = r"table .*public\.t is not the table that the changefeed follows .* now called .*public\.w\. To keep"
     with pytest.raises(TerminalRangefeedError, match=taken):
         feed.catch_up()
     assert feed.rows("public.t")[(1,)]["v"] == "before"

@@ -191,7 +191,7 @@ def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
     assert full_names() == 'shop.app.t, shop.public."Odd Name"'
     assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True}
     cdc("alter", "orders", "--add", "db.public.t3", "--no-initial-scan", "--drop", "db.app.t")
-    assert "has the table 't3' already, as 'public.t3'" in cdc.sentence("sql", "ALTER CHANGEFEED orders ADD t3")
+    assert "already has the table 't3', as 'public.t3'" in cdc.sentence("sql", "ALTER CHANGEFEED orders ADD t3")
     cdc("sql", """ALTER CHANGEFEED orders DROP t3 ADD public.*""")
     assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True, "public.*": False}
     assert full_names() == "shop.public.orders, shop.public.users"  # as the source has said
