@@ -31,8 +31,8 @@ class Locality:
             if not (equals and _NAME.fullmatch(name) and _NAME.fullmatch(value)):
                 tier = f": '{part.strip()}' is not a tier" if "," in text else ""
                 raise ValueError(
-                    f"'{text}' is not a locality{tier}; write each tier as name=value, such as"
-                    " region=eu-west-1,zone=a, with letters, digits and . _ -"
+                    f"'{text}' is not a locality{tier}; write each tier as name=value with letters,"
+                    " digits and . _ - only, such as region=eu-west-1,zone=a"
                 )
             if name in tiers:
                 raise ValueError(f"'{text}' is not a locality: it has the tier '{name}' twice")

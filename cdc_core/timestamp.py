@@ -73,8 +73,8 @@ class Timestamp:
             moment = None
         if moment is None or moment.tzinfo is None:
             raise ValueError(
-                "must be a time with a time zone such as 2026-01-31T12:00:00Z, nanoseconds since 1970, or the text of a"
-                " resolved timestamp"
+                "must be a time with its time zone (2026-01-31T12:00:00Z), nanoseconds since 1970, or a resolved"
+                " timestamp"
             )
         wall = (moment - _EPOCH) // timedelta(seconds=1) * 10**9
         return cls(wall + int(fraction[1].ljust(9, "0") if fraction else 0))._in_range()

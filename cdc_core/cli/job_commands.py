@@ -63,7 +63,7 @@ def user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:  # a container may run as a number
-        raise ConfigError("the user of this process has no name; set LOGNAME, or use --owner") from error
+        raise ConfigError("this process's user has no user name; set LOGNAME, or use --owner") from error
 
 
 def require_owner(owner: str) -> str:

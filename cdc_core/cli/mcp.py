@@ -25,7 +25,7 @@ def mcp(named: Named, allow_changes: bool) -> NoReturn:
     FILE; without either, those of the store in the current directory.
     """
     if named.store is not None and named.file is not None:
-        raise ConfigError(f"`cdc mcp` serves all changefeeds of a store; remove '{named.file}'")
+        raise ConfigError(f"`cdc mcp` serves all changefeeds of a store; omit '{named.file}' from the command")
     named.session.start_logging(quiet=True)
     with needing("mcp", "mcp_types", otherwise="`cdc mcp` needs the MCP SDK: pip install 'cdc-core[mcp]'"):
         from cdc_core.cli.mcp_server import server_of

@@ -39,7 +39,7 @@ def schedule() -> None:
 @click.option(
     "--first-run",
     metavar="now|TIME",
-    help="When to run first. Default: at the next time of --cron. ISO 8601 with zone.",
+    help="When to run for the first time, in ISO 8601 with a time zone. Default: the next time that --cron matches.",
 )
 @click.option(
     "--on-previous-running",

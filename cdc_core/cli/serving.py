@@ -169,8 +169,8 @@ otlp_option = click.option(
     "--otlp",
     is_flag=True,
     envvar="CDC_OTLP",
-    help="Send metrics by OTLP, configured by the environment variables OTEL_*. Default: every minute to "
-    "http://localhost:4318. Needs cdc-core[otlp]. Can also be enabled by the environment variable CDC_OTLP=1.",
+    help="Send metrics over OTLP, as the environment variables OTEL_* say. Default: every minute to "
+    "http://localhost:4318. Needs cdc-core[otlp]. CDC_OTLP=1 in the environment does the same.",
 )
 
 

@@ -154,7 +154,7 @@ class ChangefeedOptions:
     dead_letter_order: Literal["continue", "block_key"] = option(
         "continue",
         doc="What to do with later rows of a key that has a dead letter: deliver them, or make them dead letters too,"
-        " until `cdc replay-dead-letters` has sent all of them.",
+        " until `cdc replay-dead-letters` has sent all dead letters of the key.",
     )
     retry_backoff: Duration = option(
         Duration(1.0), doc="Time to wait before the first retry of a failed step. The time doubles with each failure."

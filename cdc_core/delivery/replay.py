@@ -104,7 +104,7 @@ class DeadLetterReader:
                     except ValueError as error:
                         raise ConfigError(
                             f"changefeed '{self._name}': topic '{topic}' at {self._place} holds messages that are not"
-                            f" its dead letters ({error}); move them elsewhere"
+                            f" its dead letters ({error}); move those messages elsewhere"
                         ) from error
 
     def _letters(self, decoder: Decoder, message: StoredMessage) -> Iterator[Mapping[str, object]]:

@@ -116,7 +116,7 @@ class Plans:
         with self._cutting_as(plan) as planner:
             slices = planner.repeat(start, plan.end, after=after)
         if slices is None or _digest(slices, blocked) != plan.slices:
-            log.info("planning step %d of attempt %d again: its slices would differ", plan.step, plan.epoch)
+            log.info("planning step %d of attempt %d again: its slices are not the same", plan.step, plan.epoch)
             return None
         again = replace(plan, repeats=plan.repeats + 1)
         self._store.planned_steps.save_plan(self._feed.name, self._feed.epoch, again.to_json())

@@ -94,7 +94,7 @@ def _control_jobs(reading: Reading) -> ControlJobs:
         jobs = None
     elif reading.has("JOBS"):
         if reading.is_word("FOR"):
-            raise reading.refused("the name of a job is missing here; list the job names")
+            raise reading.refused("the name of a job is missing here; write one or more job names")
         jobs = reading.names("the name of a job")
     else:
         reading.require("JOB", shape=_CONTROL)

@@ -109,7 +109,7 @@ class Reading:
         """Take a list of names of jobs or schedules, in parentheses or not."""
         inside = self.has_mark(TokenType.L_PAREN)
         if self.is_word("SELECT", "WITH", "VALUES"):
-            raise self.refused("a query is not supported here; list the job names")
+            raise self.refused("a query is not supported here; write one or more names")
         found = [self.name(meaning)]
         while self.has_mark(TokenType.COMMA):
             found.append(self.name(meaning))

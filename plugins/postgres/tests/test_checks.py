@@ -386,7 +386,7 @@ def test_a_table_of_another_database(database: str) -> None:
     own = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     check(database, f'"{own}".public.t')
     assert refusal(database, "elsewhere.public.t").startswith(
-        f"table name 'elsewhere.public.t' is in database elsewhere, but the source is database {own}. List"
+        f"'elsewhere.public.t' names a table in database elsewhere, but the source is database {own}. List"
     )
 
 

@@ -50,8 +50,8 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         (
             "endpoints",
             [{"uri": "postgresql://h", "locality": "eu"}],
-            ": endpoint 1: 'eu' is not a locality; write each tier as name=value, such "
-            "as region=eu-west-1,zone=a, with letters, digits and . _ -",
+            ": endpoint 1: 'eu' is not a locality; write each tier as name=value with letters, "
+            "digits and . _ - only, such as region=eu-west-1,zone=a",
         ),
         ("publication_name", "x" * 64, ": publication_name must have 1 to 63 bytes"),
         ("scan_rounds", "1s", " has no option 'scan_rounds'; did you mean 'scan_round'?"),

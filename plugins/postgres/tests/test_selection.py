@@ -89,8 +89,8 @@ def test_a_table_may_be_named_with_the_database_of_the_source() -> None:
     with pytest.raises(ConfigError) as refused:
         selection.require_database("db")
     assert str(refused.value) == (
-        "table name '\"Db\".public.t' is in database Db, but the source is database db. List the source's tables,"
-        " or correct its URI"
+        "'\"Db\".public.t' names a table in database Db, but the source is database db. List tables of the"
+        " source, or correct the source's URI"
     )
     with pytest.raises(ConfigError, match=r"table public\.t is listed twice"):
         Selection.parse(["t", "db.public.t"])

@@ -171,7 +171,7 @@ def test_names_that_are_too_long_are_refused_by_check(cloud: CloudRig) -> None:
     with pytest.raises(ConfigError) as refused:
         cloud.destination(tables=tables, full_table_name=True).check()
     assert str(refused.value) == (
-        f"file names of topic '{tables[0].full}' would have 283 bytes, but the sink allows 255. Shorten topic_prefix, "
-        "or remove full_table_name"
+        f"file names of topic '{tables[0].full}' would be 283 bytes long, but the sink allows 255. Shorten"
+        " topic_prefix, or remove full_table_name"
     )
     cloud.destination(tables=tables).check()

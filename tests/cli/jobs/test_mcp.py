@@ -308,7 +308,7 @@ def test_an_unknown_changefeed_or_store_is_one_sentence(store: ProgressStore, tm
 
 def test_the_command_takes_a_store_or_a_file(store: ProgressStore, cdc: Cdc) -> None:
     assert cdc.sentence("mcp", "orders", "--store", store.url) == (
-        "`cdc mcp` serves all changefeeds of a store; remove 'orders'"
+        "`cdc mcp` serves all changefeeds of a store; omit 'orders' from the command"
     )
 
 

@@ -15,7 +15,7 @@ class AvroOptions:
     confluent_schema_registry: str | None = option(
         None,
         doc="URL of the schema registry, `https://user:password@host:8081?timeout=30s&ca_cert=…`. Required for"
-        " messages; files contain their schema.",
+        " messages, but not for files, which contain their schema.",
         secret=True,
         uri=True,
     )

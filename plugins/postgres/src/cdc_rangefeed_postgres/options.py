@@ -68,7 +68,7 @@ class PostgresOptions:
     )
     fetch_size: ByteSize = option(
         ByteSize(2 * MB),
-        doc="Approximate number of bytes that are fetched from the server and decoded at once. A larger transaction is"
+        doc="Approximate number of bytes to fetch from the server and decode at a time. A larger transaction is"
         " split into parts of this size, and the rows of each part get a higher logical counter. Change this option"
         " only after a clean stop: after a crash, repeated rows of large transactions could get different timestamps.",
     )

@@ -88,8 +88,8 @@ class Selection:
         for text, database in self.databases:
             if database != connected:
                 raise ConfigError(
-                    f"table name {text!r} is in database {database}, but the source is database {connected}. List the"
-                    " source's tables, or correct its URI"
+                    f"{text!r} names a table in database {database}, but the source is database {connected}. List"
+                    " tables of the source, or correct the source's URI"
                 )
 
     def lists(self, name: str) -> bool:

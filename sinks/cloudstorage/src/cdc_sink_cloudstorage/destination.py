@@ -85,6 +85,6 @@ class CloudStorageDestination(Destination):
             size, most = self._layout.longest_name_bytes(topic), self._store.max_name_bytes
             if size > most:
                 raise ConfigError(
-                    f"file names of topic '{topic}' would have {size} bytes, but the sink allows {most}. Shorten "
-                    "topic_prefix, or remove full_table_name"
+                    f"file names of topic '{topic}' would be {size} bytes long, but the sink allows {most}."
+                    " Shorten topic_prefix, or remove full_table_name"
                 )

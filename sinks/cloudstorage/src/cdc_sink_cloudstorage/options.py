@@ -18,8 +18,8 @@ class CloudStorageOptions:
 
     partition_format: Literal["daily", "hourly", "flat"] = option(
         "daily",
-        doc="Directories for files, by timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none. Do not change it"
-        " later: files with different formats below one root do not sort in order.",
+        doc="Directories for files, by timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none. Do not"
+        " change this option later: files below one root sort in order only if all have the same directories.",
     )
     file_size: ByteSize = option(
         ByteSize(16 * MB),

@@ -164,7 +164,7 @@ class S3Store(FsspecStore):
             named = json.loads(text)
             where = {"Key": str(named["key"]), "UploadId": str(named["upload"])}
         except (ValueError, KeyError, TypeError):
-            _log.warning("removing %s, which does not name an upload; a lifecycle rule can remove its parts", note)
+            _log.warning("removing %s, which does not name an upload; a lifecycle rule can remove the upload", note)
             return
         with contextlib.suppress(FileNotFoundError):
             self.call("abort_multipart_upload", Bucket=self.location("")["Bucket"], **where)
