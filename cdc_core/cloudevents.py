@@ -42,8 +42,8 @@ class CloudEvents:
     def __post_init__(self) -> None:
         if not _URI.fullmatch(self.source):
             raise ValueError(
-                f"option 'cloudevents_source' is '{self.source}', which must be a URI without query or fragment; write"
-                " a path such as /shop, or a URL such as https://example.com/shop, and percent-encode other characters"
+                f"option 'cloudevents_source' must be a URI without a query or fragment, not '{self.source}'; write a"
+                " path such as /shop, or a URL such as https://example.com/shop, and percent-encode other characters"
             )
         if not _VISIBLE.fullmatch(self.type_prefix):
             raise ValueError(

@@ -100,7 +100,11 @@ def as_json(event: Any) -> dict[str, Any]:
         ("file:///d", {}, "sink 'cloudstorage' does not accept envelope 'cloudevents'; it accepts bare, enriched, wr"),
         ("kafka://b", {"enriched_properties": "source"}, "'enriched_properties' requires envelope 'enriched'"),
         ("kafka://b", {"envelope": "wrapped"}, "option 'cloudevents_source' requires envelope 'cloudevents'; remove"),
-        ("kafka://b", {"cloudevents_source": "a b"}, "option 'cloudevents_source' is 'a b', which must be a URI"),
+        (
+            "kafka://b",
+            {"cloudevents_source": "a b"},
+            "option 'cloudevents_source' must be a URI without a query or fragment, not 'a b'",
+        ),
         (
             "kafka://b",
             {"cloudevents_type_prefix": "é"},

@@ -131,8 +131,8 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
     session.mask_uri(uri)
     if yes and not (states or only):
         raise ConfigError(
-            "without --state, every changefeed of the source looks like an orphan; name its progress stores with"
-            " --state, or name what to drop with --only"
+            "without --state, every changefeed of the source looks like an orphan; use --state to name the progress"
+            " stores of the source's changefeeds, or --only to name what to drop"
         )
 
     def known() -> dict[str, str]:

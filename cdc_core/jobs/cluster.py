@@ -221,7 +221,8 @@ class _Member:
             return
         elif not self._master.is_running:
             log.warning(
-                "node '%s': the cluster's master has ended, and another node may lead; is port %d free here? see %s",
+                "node '%s': the cluster's master has ended, so another node may take over; check that port %d is free,"
+                " and see %s",
                 self._settings.name,
                 self._settings.master_port,
                 self._master.log_path,

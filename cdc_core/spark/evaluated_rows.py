@@ -38,7 +38,7 @@ def opened(
             beside = value
         elif kind == _CHANGES:
             if beside is None:
-                raise ContractError("engine: changes arrived before the columns beside them")
+                raise ContractError("engine: changes arrived before the columns that go with them")
             yield from _evaluated(value, _passed(value, beside), plans, deletes_as_rows=deletes_as_rows)
         else:
             yield kind, value

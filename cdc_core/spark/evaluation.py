@@ -52,8 +52,8 @@ class _SharedHost:
             active = active_context()
             if active is not None and not self._host.owns(active):
                 raise ConfigError(
-                    "this process already has a Spark session, which would end with this query; stop that session, or"
-                    " watch in another process"
+                    "this process already has a Spark session, which would be stopped when this query ends; stop that"
+                    " session first, or watch the query in another process"
                 )
             self._host.acquire(user)
 

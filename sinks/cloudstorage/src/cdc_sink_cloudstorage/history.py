@@ -70,8 +70,8 @@ class CloudStorageHistory(StoredHistory):
         algorithm, _, digest = file.checksum.partition(":")
         if len(stored) != file.bytes or hashlib.new(algorithm, stored).hexdigest() != digest:
             raise HistoryLostError(
-                f"{self._shown(file.path)} is not the file that the mark {file.mark} covers: it has {len(stored)} bytes"
-                f" instead of {file.bytes}, or different content"
+                f"{self._shown(file.path)} is not the file that the mark {file.mark} covers: its {len(stored)} bytes"
+                f" are not those that were written ({file.bytes} bytes)"
             )
         return decompressed(stored, file.path)
 

@@ -348,7 +348,7 @@ class ReferenceDestination(Destination):
         root = self.partitions.root
         nearest = next(path for path in (root, *root.parents) if path.exists())
         if not nearest.is_dir():
-            raise ConfigError(f"cannot use {root}: {nearest} is not a directory; choose another one")
+            raise ConfigError(f"cannot use {root}: {nearest} is not a directory; choose another path")
 
     def local_directory(self) -> Path:
         return self.partitions.root
