@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 @click.option(
     "--at",
     metavar="RESOLVED",
-    help="Compare as of this resolved mark. Default: the newest mark when the source is read.",
+    help="Compare as of this resolved mark. Default: the newest mark at the time the source is read.",
 )
 @click.option(
     "--wait",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    help="How long to wait for a resolved mark after the source has been read. Default: 60, or 0 while the "
+    help="How long to wait for a resolved mark after the source has been read. Default: 60, or 0 if the "
     "changefeed is not running.",
 )
 @click.option(
-    "--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most this many rows."
+    "--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most this many differences."
 )
 @click.option(
     "--temporary-directory",
@@ -49,8 +49,8 @@ def audit(named: Named, at: str | None, wait: float | None, rows: int, directory
     """Compare the rows that the changefeed NAME in FILE has delivered with the rows at its source.
 
     Reads both sides completely and leaves no objects behind. Prints the rows that are missing at the destination, those
-    that exist only there, and those with different values. The exit status is 1 if there are any, and 2 if the
-    changefeed cannot be audited.
+    that exist only there, and those with different values. The exit status is 1 if there are any such rows, and 2 if
+    the changefeed cannot be audited.
     """
     session = named.session
     session.start_logging(quiet=True)

@@ -39,11 +39,11 @@ from cdc_core.store.progress import ProgressStore
 @json_option
 @locality_option
 def check(named: Named, as_json: bool, locality: Locality) -> int:
-    """Check that `cdc run` can start or continue the changefeed NAME in FILE: plugins, options, the source, the sink
-    and its progress. Changes nothing.
+    """Check that `cdc run` can start or continue the changefeed NAME in FILE: its plugins, options, source,
+    sink and progress. Changes nothing.
 
-    Without NAME, check all changefeeds of the file. Prints one line for each part, and hints.
-    The exit status is 2 if a check fails, also with --json.
+    Without NAME, checks all changefeeds in the file. Prints one line for each part, and hints.
+    The exit status is 2 if a check fails, even with --json.
     """
     session, found = named.session, [each.located() for each in named.each()]
     url = found[0][2]

@@ -66,12 +66,12 @@ def create(
     store: str | None,
     as_json: bool,
 ) -> int:
-    """Turn the changefeed NAME in FILE into a job that nodes run; without NAME, do so for all changefeeds of the file.
+    """Turn the changefeed NAME in FILE into a job that nodes run; without NAME, do so for all changefeeds in the file.
 
     FILE may also be the name of a pipeline that an installed package publishes. The store keeps the definition, with
     references such as ${PASSWORD} instead of secrets; each node resolves them from its own environment and files. A
-    changefeed that `cdc run` ran with this store continues where it stopped. Use --from-state if it ran with another
-    store. Stop `cdc run` first.
+    changefeed that `cdc run` ran with this store continues where it stopped. If it ran with another store, use
+    --from-state. Stop `cdc run` first.
     """
     found = [find_changefeed(file, each) for each in names_in(file, name)]
     feeds = [resolved(session, changefeed) for changefeed, _ in found]
@@ -118,7 +118,7 @@ def created_text(changefeeds: Changefeeds, job: JobRecord) -> str:
 
 @changefeed_command()
 @click.option("--add", metavar="TABLE", multiple=True, help="Add this entry to 'tables'. May be repeated.")
-@click.option("--drop", metavar="TABLE", multiple=True, help="Remove this entry of 'tables'. May be repeated.")
+@click.option("--drop", metavar="TABLE", multiple=True, help="Remove this entry from 'tables'. May be repeated.")
 @click.option(
     "--set",
     "assignments",
@@ -131,7 +131,7 @@ def created_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     "--initial-scan/--no-initial-scan",
     "scan",
     default=None,
-    help="Whether to emit the existing rows of added tables. Default: the option initial_scan.",
+    help="Whether to emit the existing rows of added tables. Default: as the initial_scan option says.",
 )
 @json_option
 def alter(
@@ -148,10 +148,10 @@ def alter(
     The next run with --store scans the added tables while it follows the others, and skips the dropped ones, whose rows
     stay at the sink. A run from FILE uses the list in the file: change it there too.
 
-    For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names. The changes apply
-    to a running job after its current step. A failed job runs again; a paused job stays paused. The source cannot be
-    changed. Once the job has started, the type of its sink and the options cursor, end_time and initial_scan cannot be
-    changed either. While a node is starting a job, pause it before you alter it.
+    For a job, FILE is the name of the job in the store given by --store or the environment variable CDC_STORE. The
+    changes apply to a running job after its current step. A failed job runs again; a paused job stays paused. The
+    source cannot be changed. Once the job has started, the type of its sink and the options cursor, end_time and
+    initial_scan cannot be changed either. If a node is just starting the job, pause the job before you alter it.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):

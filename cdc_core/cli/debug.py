@@ -33,14 +33,16 @@ from cdc_core.web.otlp_settings import otlp_secrets
 
 
 @changefeed_command(environment="of definitions")
-@click.option("-o", "--output", metavar="ARCHIVE", help="The file to write. Default: cdc-debug-NAME-TIME.tar.gz.")
-@click.option("--log", "logs", metavar="PATH", multiple=True, help="Add the end of this log file too. May be repeated.")
+@click.option("-o", "--output", metavar="ARCHIVE", help="Archive to write. Default: cdc-debug-NAME-TIME.tar.gz.")
+@click.option(
+    "--log", "logs", metavar="PATH", multiple=True, help="Also add the end of this log file. May be repeated."
+)
 @click.option("--no-connect", is_flag=True, help="Do not connect to the source and the sink.")
 def debug(named: Named, output: str | None, logs: tuple[str, ...], no_connect: bool) -> int:
     """Write an archive about the changefeed NAME in FILE: versions, this host, configuration, progress, status, events,
     plans, log files, and the state of its source and sink. Changes nothing.
 
-    Secrets are masked. The archive explains what could not be collected; the command lists it at the end.
+    Secrets are masked. The archive explains what could not be collected; the end of the output lists it.
     """
     for path in logs:
         parts.require_file(Path(path))

@@ -21,7 +21,7 @@ _PLACES = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 @click.argument("page", required=False)
 @debug_option
 def docs(page: str | None) -> None:
-    """Print the page PAGE of the documentation, in Markdown. Without PAGE, list all pages."""
+    """Print the documentation page PAGE in Markdown. Without PAGE, list all pages."""
     if page is not None:
         click.echo(page_text(page), nl=False)
         return

@@ -32,15 +32,17 @@ from cdc_core.telemetry.status import size_text
     metavar="DIR|URL",
     multiple=True,
     help="Same as --store, but FILE may also name a pipeline that an installed package publishes. With --orphans,"
-    " repeat it for each store that may know a changefeed of the source.",
+    " repeat this option for each store that may contain changefeeds of the source.",
 )
 @click.option(
-    "--forget-only", is_flag=True, help="Do not connect to the source, for example because it no longer exists."
+    "--forget-only",
+    is_flag=True,
+    help="Only delete the changefeed from the progress store, for example if the source no longer exists.",
 )
 @click.option(
     "--orphans",
     is_flag=True,
-    help="Drop the objects at the source URI of changefeeds that none of the stores knows.",
+    help="Drop objects at the source URI that were created by changefeeds unknown to all of the progress stores.",
 )
 @click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop only this object. May be repeated.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -60,12 +62,12 @@ def drop(
 ) -> int:
     """Remove the changefeed NAME in FILE for good.
 
-    Drops what it created at the source, such as PostgreSQL's slot and publication, so that the source no longer
-    retains history for it. Then deletes it from the progress store. What was delivered stays at the sink. A later run
-    under the same name starts again, with an initial scan. Stop the changefeed first.
+    Drops what the changefeed created at the source, such as PostgreSQL's slot and publication, so that the source no
+    longer retains history for it. Then deletes the changefeed from the progress store. What was delivered stays at the
+    sink. A later run under the same name starts over with an initial scan. Stop the changefeed first.
 
-    If the command fails halfway, repeat it. End a job with `cdc cancel`; after that, `cdc drop` deletes it from the
-    progress store.
+    If the command fails halfway, repeat it. If the changefeed is a job, end it with `cdc cancel` first; then `cdc drop`
+    deletes it from the progress store.
 
     With --orphans and the URI of a source, drops unused objects that were created there by changefeeds unknown to all
     of the progress stores.

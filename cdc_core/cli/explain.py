@@ -38,11 +38,11 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 @changefeed_command(environment="of definitions", has_state=False)
 @json_option
 def explain(named: Named, as_json: bool) -> int:
-    """Show what the query of the changefeed NAME in FILE reads from its source, and the plan of Spark's optimizer.
+    """Show what the query of the changefeed NAME in FILE reads from its source, and Spark's optimized plan.
 
     Lists the columns that a scan has to read, the comparisons that the source can evaluate, the part of the condition
-    that is left to Spark and why, and the changes that the source omits. Does the same for each table that has a
-    section. Changes nothing.
+    that is left to Spark and why, and the changes that the source omits. Does the same for each table that has its own
+    section in the definition. Changes nothing.
     """
     feed, *_ = named.resolved()
     require_query(feed)

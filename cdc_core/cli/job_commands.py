@@ -24,9 +24,9 @@ job_store_option = click.option(
     "--store",
     metavar="DIR|URL",
     envvar=STORE_VARIABLE,
-    help=f"The progress store of the jobs and their nodes. Default: the environment variable {STORE_VARIABLE}.",
+    help=f"Progress store that the jobs and nodes use. Default: the environment variable {STORE_VARIABLE}.",
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait until it is done.")
+wait_option = click.option("--wait", is_flag=True, help="Wait until the command has taken effect.")
 
 
 @contextmanager

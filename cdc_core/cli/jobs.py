@@ -25,7 +25,7 @@ _HEADING = ("name", "state", "node", "owner", "behind", "retained", "status")
 @debug_option
 @click.pass_obj
 def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None) -> int:
-    """List every job of the store: its state, the node that runs it, and its lag.
+    """List the jobs in the store, each with its state, its lag, and the node that runs it.
 
     `cdc show NAME` shows everything about one job.
     """
@@ -69,10 +69,10 @@ _IN_CLUSTER = ("leads", "cores", "aggregates")
 @debug_option
 @click.pass_obj
 def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
-    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run. For nodes
-    with cores, also shows which node leads the cluster, and in how many jobs each node takes part.
+    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run. If any node
+    has cores, also shows which node leads the cluster, and how many jobs each node takes part in.
 
-    A node whose session has expired is listed for a day as dead.
+    A node whose session has expired is listed as dead for a day.
     """
     with changefeeds_at(session, store) as changefeeds:
         listed = [node.to_json() for node in changefeeds.nodes()]

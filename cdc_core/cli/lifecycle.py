@@ -23,7 +23,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING, JobRecord
 
 _reason_option = click.option(
-    "--reason", metavar="TEXT", help="Reason, shown by `cdc show` and in the history of the job."
+    "--reason", metavar="TEXT", help="Reason to show in `cdc show` and in the history of the job."
 )
 
 
@@ -36,11 +36,11 @@ _reason_option = click.option(
 @debug_option
 @click.pass_obj
 def pause(session: CliSession, name: str, reason: str | None, wait: bool, store: str | None, as_json: bool) -> int:
-    """Pause the job NAME: its node finishes the running step, and no node runs it until `cdc resume`.
+    """Pause the job NAME: its node finishes the running step, and no node runs the job until `cdc resume`.
 
     While a job is paused, its source retains the history that the job has not delivered, and may run out of space. NAME
-    may also be a changefeed of `cdc run`: if it is running, it finishes its step and waits; otherwise its next run
-    waits.
+    may also be a changefeed that `cdc run` runs. If it is running, it finishes its step and waits; otherwise its next
+    run waits.
     """
     with changefeeds_at(session, store) as changefeeds:
         job = changefeeds.pause(name, reason or by_user())
@@ -64,12 +64,13 @@ def pause_text(job: JobRecord) -> str:
 @wait_option
 @json_option
 def resume(named: Named, wait: bool, as_json: bool) -> int:
-    """Resume the changefeed NAME in FILE, which an error has paused, or a job, from where it stopped.
+    """Resume the changefeed NAME in FILE, or a job, from where it stopped.
 
-    Fix the cause first: otherwise the same error pauses it again. A waiting run continues within two seconds. Without a
-    waiting run, the next `cdc run` continues. Only the name is read from FILE: passwords and plugins are not needed.
+    If an error paused it, fix the cause first; otherwise the same error will pause it again. A waiting run continues
+    within two seconds. If no run is waiting, the next `cdc run` continues. Only the name is read from FILE: passwords
+    and plugins are not needed.
 
-    For a job, FILE is its name in the store that --store or the environment variable CDC_STORE names.
+    For a job, FILE is the name of the job in the store given by --store or the environment variable CDC_STORE.
     """
     name, _, url = named.place()
     with opened(named.session, url, name, by_name=named.store is not None) as changefeeds:
@@ -108,11 +109,12 @@ def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
 def cancel(
     session: CliSession, name: str, reason: str | None, yes: bool, wait: bool, store: str | None, as_json: bool
 ) -> int:
-    """End the job NAME for good: a node drops what it created at its source, such as PostgreSQL's slot and publication.
+    """End the job NAME for good: a node drops what the job created at its source, such as PostgreSQL's slot and
+    publication.
 
-    It cannot be resumed. What was delivered stays at the sink. If an earlier cancel could not drop everything, repeat
-    it to try again. If no running node can drop everything, the job ends as revert-failed, and its reason says what is
-    left and why.
+    The job cannot be resumed. What was delivered stays at the sink. If an earlier `cdc cancel` could not drop
+    everything, repeat it. If no running node can drop everything, the state of the job becomes revert-failed, and its
+    reason says what is left and why.
     """
     with changefeeds_at(session, store) as changefeeds:
         if not agreed(f"Cancel job '{name}' for good?", yes=yes):
@@ -141,7 +143,7 @@ def cancel_text(job: JobRecord) -> str:
 @debug_option
 @click.pass_obj
 def owner(session: CliSession, name: str, user: str, store: str | None, as_json: bool) -> int:
-    """Make USER the owner of the job NAME. A node may run only the jobs of some owners."""
+    """Make USER the owner of the job NAME. A node can be restricted to the jobs of certain owners."""
     with changefeeds_at(session, store) as changefeeds:
         job = changefeeds.set_owner(name, require_owner(user))
         echo_job(session, changefeeds, job, f"job '{name}' belongs to {user}", as_json=as_json)
@@ -156,10 +158,10 @@ def owner(session: CliSession, name: str, user: str, store: str | None, as_json:
 @debug_option
 @click.pass_obj
 def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json: bool) -> int:
-    """Drain NODE, a name that `cdc nodes` lists: it finishes the running steps of its jobs, hands the jobs over, and
-    stops.
+    """Drain the node NODE, as `cdc nodes` lists it: the node finishes the running steps of its jobs, hands the jobs
+    over, and stops.
 
-    Other nodes adopt the jobs. SIGTERM has the same effect.
+    Other nodes adopt the jobs. Sending SIGTERM to the node has the same effect.
     """
     with changefeeds_at(session, store) as changefeeds:
         found = changefeeds.drain(node)

@@ -25,7 +25,7 @@ locality_option = click.option(
     envvar="CDC_LOCALITY",
     default="",
     callback=_parsed,
-    help="Where this process is, such as region=eu-west-1,zone=a. Default: the variable CDC_LOCALITY.",
+    help="Locality of this process, such as region=eu-west-1,zone=a. Default: the environment variable CDC_LOCALITY.",
 )
 
 
@@ -41,10 +41,10 @@ locality_option = click.option(
 @locality_option
 @debug_option
 def worker_resources_command(file: Path, executors: int, locality: Locality) -> None:
-    """Write the resources of the worker on this host to FILE.json, one for each tier of --locality.
+    """Write the resources of this host's Spark worker to FILE.json, one for each tier of --locality.
 
-    Prints the settings that make the worker use these resources: append them to its properties file. A changefeed with
-    execution_locality then gets executors only from workers with all of its tiers.
+    Prints the settings that make the worker use these resources. Append them to the worker's properties file. A
+    changefeed with execution_locality then gets executors only from workers that have all of its tiers.
     """
     if not locality.tiers:
         raise ConfigError("the locality of the worker is not known; set --locality or CDC_LOCALITY")

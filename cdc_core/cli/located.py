@@ -42,9 +42,9 @@ _state_option = click.option(
 store_option = click.option(
     "--store",
     metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. With it, FILE is a "
-    "path, such as shop.toml or ./shop, or the name of a changefeed in that store. Default: .cdc beside FILE; for a "
-    "name, the environment variable CDC_STORE.",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. With --store, FILE is a path,"
+    " such as shop.toml or ./shop, or the name of a changefeed in that store. Default: .cdc beside FILE or, if FILE is"
+    " a name, the environment variable CDC_STORE.",
 )
 """The option of a command with FILE, for `Named.of`."""
 

@@ -27,7 +27,7 @@ _SECTIONS = {
         "check": ("check:check", "Check that a changefeed can run; change nothing."),
         "explain": ("explain:explain", "Show what a query reads, and how Spark evaluates it."),
         "preview": ("watch:preview", "Show the messages that a changefeed would send; send nothing."),
-        "watch": ("watch:watch", "Print the changes of tables as they happen, without a sink; save nothing."),
+        "watch": ("watch:watch", "Print changes to tables as they happen, without a sink; save nothing."),
     },
     "Changefeeds": {
         "run": ("run:run", "Run a changefeed."),
@@ -51,7 +51,7 @@ _SECTIONS = {
     "Nodes and servers": {
         "node": ("node:node", "Run a node, which runs jobs until it is drained."),
         "nodes": ("jobs:nodes", "List the nodes."),
-        "drain": ("lifecycle:drain", "Make a node hand over its jobs and end."),
+        "drain": ("lifecycle:drain", "Make a node hand over its jobs and stop."),
         "serve": ("serving:serve", "Serve the REST interface, the web page and metrics."),
         "token": ("token:token", "Create an access token for a server."),
         "pack": ("pack:pack", "Pack plugins and libraries for the executors of a cluster."),
@@ -62,7 +62,7 @@ _SECTIONS = {
     },
     "Diagnostics": {
         "events": ("show:events", "Show what happened to changefeeds and nodes."),
-        "trace": ("trace:trace", "Follow the changes to a key from commit to sink."),
+        "trace": ("trace:trace", "Follow changes to a row from commit to sink."),
         "audit": ("audit:audit", "Compare what a changefeed has delivered with its source."),
         "debug": ("debug:debug", "Collect diagnostics in one archive."),
         "docs": ("docs:docs", "Print a page of the documentation."),
@@ -81,7 +81,7 @@ _SECTIONS = {
 )
 @click.version_option(package_name="cdc-core", prog_name="cdc")
 def cdc() -> None:
-    """Deliver every change of a database to Kafka, files or webhooks, in order and without gaps.
+    """Deliver every change in a database to Kafka, files or webhooks, in order and without gaps.
 
     A changefeed is described in a TOML file:
 
@@ -92,7 +92,7 @@ def cdc() -> None:
       sink   = "file:///data/out"
 
     \b
-      cdc check shop.toml     check that it can run; changes nothing
+      cdc check shop.toml     check that it can run; change nothing
       cdc run shop.toml       run it until Ctrl-C; the next run continues where it stopped
     """
 

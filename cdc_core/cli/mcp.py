@@ -19,10 +19,10 @@ def mcp(named: Named, allow_changes: bool) -> NoReturn:
     """Run an MCP server (Model Context Protocol), whose tools list, explain and diagnose changefeeds.
 
     The assistant's program starts this command and talks to it over standard input and output. Without
-    --allow-changes, no tool changes a changefeed. Secrets are masked, as everywhere.
+    --allow-changes, no tool changes a changefeed. Secrets are masked, as in every command.
 
-    The tools see the changefeeds of the store that --store or the environment variable CDC_STORE names, or those in
-    FILE; without either, those of the store in the current directory.
+    The tools see the changefeeds in the store given by --store or the environment variable CDC_STORE, or those in FILE;
+    by default, those in the store of the current directory.
     """
     if named.store is not None and named.file is not None:
         raise ConfigError(f"`cdc mcp` serves all changefeeds of a store; omit '{named.file}' from the command")

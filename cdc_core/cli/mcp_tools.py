@@ -70,20 +70,20 @@ class Tools:
             shutil.rmtree(directory, ignore_errors=True)
 
     def list_changefeeds(self) -> dict[str, Any]:
-        """List all changefeeds with state, lag, last error and what continues them. Use it first, to learn the names.
+        """List all changefeeds: their state, lag, last error, and how to continue them. Use it first to learn names.
 
-        behind_s is how far delivery is behind the source's clock in seconds. Call diagnose for those that need care.
+        behind_s is how many seconds delivery is behind the source's clock. Call diagnose where something is wrong.
         """
         with self._opened() as changefeeds:
             return {"store": changefeeds.store.shown, "changefeeds": [_brief(each) for each in changefeeds.reports()]}
 
     def show_changefeed(self, name: str) -> dict[str, Any]:
-        """Show all that is known of one changefeed: tables, query, sink, progress, totals, status, history."""
+        """Show all that is known about one changefeed: tables, query, sink, progress, totals, status, history."""
         with self._opened() as changefeeds:
             return changefeeds.report(name).to_json()
 
     def diagnose(self, name: str, connect: bool = False) -> dict[str, Any]:
-        """Find out why a changefeed does not move and what to do: causes with remedies, and its latest events.
+        """Find out why a changefeed is not moving and what to do: causes with remedies, and its latest events.
 
         With connect, also check its plugins, options, source and sink by connecting to them, as `cdc check` does; that
         takes a few seconds, and about ten more if the changefeed has a query.
@@ -99,7 +99,8 @@ class Tools:
     ) -> dict[str, Any]:
         """List what happened to a changefeed, or to all and to the nodes: starts, retries, pauses, errors, failovers.
 
-        since is a duration such as 1h30m or a moment such as 2026-05-04T10:00:00Z. Of more than limit, the latest.
+        since is a duration such as 1h30m or a time such as 2026-05-04T10:00:00Z. At most limit events are
+        returned, the latest ones.
         """
         for kind in kinds:
             if kind not in KINDS:
@@ -115,7 +116,7 @@ class Tools:
         """Explain the query of a changefeed: which columns and rows the source reads, what is left to Spark and why.
 
         With query, a SELECT over one table, explain that instead, as if the changefeed had it; nothing is changed.
-        Connects to the source, and starts Spark where Spark has to evaluate something.
+        Connects to the source, and starts Spark if Spark has to evaluate something.
         """
         changefeed, *_ = self._of(name).located()
         if query is not None:
@@ -129,8 +130,8 @@ class Tools:
     ) -> dict[str, Any]:
         """Follow the next changes of a running changefeed from commit to sink: when each reached every stage.
 
-        key, a JSON array of the values of a primary key such as [42], selects one row of table. It waits for a change
-        to happen, until timeout. Values of other columns are not shown.
+        key, a JSON array of the values of a primary key such as [42], selects one row of table. The call waits for
+        changes until timeout. Values of other columns are not shown.
         """
         with self._opened() as changefeeds:
             wanted = checked_key(key) if key else None  # a `str | None` would arrive as what it is in JSON
@@ -144,8 +145,8 @@ class Tools:
     def audit(self, name: str, wait_s: float | None = None) -> dict[str, Any]:
         """Compare all rows that a changefeed has delivered with its source: counts, and keys of rows that differ.
 
-        Reads both sides completely: ask before you do that with large tables. wait_s is how long to wait for a resolved
-        mark. Differing columns are named, their values are not shown.
+        Reads both sides completely: ask before you audit large tables. wait_s is how long to wait for a resolved
+        mark. Differing columns are named, but their values are not shown.
         """
         feed, _, url = self._of(name).resolved()
         with self._directory() as directory:
@@ -165,7 +166,7 @@ class Tools:
     def search_docs(self, words: str, limit: int = 5) -> dict[str, Any]:
         """Search the documentation of cdc: options, errors, settings of sources and sinks, how-to. Returns sections.
 
-        Every page is a resource, too: cdc-docs:///PAGE.
+        Every page is also a resource: cdc-docs:///PAGE.
         """
         return {"sections": search(words, limit=max(1, min(limit, 20)))}
 
@@ -175,7 +176,7 @@ class Tools:
             return self._changed(changefeeds, changefeeds.pause(name, _reason()))
 
     def resume_changefeed(self, name: str) -> dict[str, Any]:
-        """Resume a paused changefeed, or one that an error has stopped, where it stopped. Fix the cause first."""
+        """Resume a paused changefeed, or one that an error has stopped, from where it stopped. Fix the cause first."""
         with self._opened() as changefeeds:
             return self._changed(changefeeds, changefeeds.resume(name))
 

@@ -42,10 +42,10 @@ _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 @debug_option
 @click.pass_obj
 def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: bool, **given: Any) -> int:
-    """Run a node: it adopts jobs of the store, coordinates and executes them, and takes over those of nodes that fail.
+    """Run a node: it adopts jobs from the store, coordinates and executes them, and takes over jobs of nodes that fail.
 
     A node needs the plugins of its jobs, and the variables and files that their definitions refer to. SIGTERM and
-    Ctrl-C drain it: it finishes the running steps, other nodes take over the jobs, and it stops. A second signal
+    Ctrl-C drain the node: it finishes the running steps, other nodes take over the jobs, and it stops. A second signal
     abandons the running steps, and other nodes repeat them.
     """
     settings = _settings(given)

@@ -19,10 +19,10 @@ _ENVIRONMENT = "cdc-environment"
 @click.argument("archive", metavar="ARCHIVE.tar.gz", type=click.Path(dir_okay=False, path_type=Path))
 @debug_option
 def pack(archive: Path) -> None:
-    """Pack what tasks need into ARCHIVE.tar.gz: cdc-core, all installed plugins, and their dependencies.
+    """Pack what Spark tasks need into ARCHIVE.tar.gz: cdc-core, all installed plugins, and their dependencies.
 
-    Executors then need Spark and the same version of Python, but no packages and no internet. Prints the Spark settings
-    that send the archive to them.
+    Executors then need Spark and the same version of Python, but no other packages and no internet access. Prints the
+    Spark settings that send the archive to them.
     """
     from cdc_core.plugins.pack import Pack
 

@@ -25,9 +25,9 @@ from cdc_core.plugins.host import PluginHost
 @debug_option
 @click.pass_context
 def plugins(context: click.Context, as_json: bool) -> None:
-    """List the installed sources (rangefeeds), encoders, sinks, functions of queries, and commands.
+    """List the installed sources (rangefeeds), encoders, sinks, query functions, and commands.
 
-    Shows the distribution and version of each, and any problem with it.
+    Shows the distribution of each, its version, and any problem with it.
     """
     root = context.find_root().command
     found = [*PluginHost.load().listing(), *(root.listing() if isinstance(root, Commands) else ())]
@@ -49,9 +49,9 @@ def plugins(context: click.Context, as_json: bool) -> None:
 @debug_option
 @click.pass_obj
 def options(session: CliSession, kind: str, name: str | None, as_json: bool) -> None:
-    """Explain the options of one component, such as `cdc options sink cloudstorage` or `cdc options changefeed`.
+    """Explain the options of one component, for example `cdc options sink cloudstorage` or `cdc options changefeed`.
 
-    Write them in the table [changefeed.NAME.options]. Those of a sink may also be parameters of its URI.
+    Set them in the table [changefeed.NAME.options]. Options of a sink may also be parameters of its URI.
     """
     found = describe(_options_class("rangefeed" if kind == "source" else kind, name))
     if as_json:

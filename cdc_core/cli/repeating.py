@@ -26,16 +26,16 @@ _MAX_SHOWN = 20
     "to",
     metavar="POSITION",
     required=True,
-    help="now, a time such as 2026-01-31T12:00:00Z, or a position of the source, such as a PostgreSQL LSN.",
+    help="Where to start: now, a time such as 2026-01-31T12:00:00Z, or a source position such as a PostgreSQL LSN.",
 )
-@click.option("--source", metavar="URI", help="The source to move, if there are several, as `cdc show` prints it.")
+@click.option("--source", metavar="URI", help="If there are several sources, the one to move, as `cdc show` prints it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def move(named: Named, to: str, source: str | None, yes: bool) -> int:
     """Make the next run of the changefeed NAME in FILE start from another position of its source's history.
 
-    A move forward skips the changes in between: they are never delivered. A move back delivers changes again, in order,
-    as far as the source retains them. The source determines which positions it can read from. Stop the changefeed
-    first, or pause the job. `cdc events` shows both positions.
+    Moving forward skips the changes in between: they are never delivered. Moving back delivers changes again, in order,
+    as far back as the source retains them. The source determines which positions it can read from. Stop the changefeed
+    first, or pause the job. `cdc events` shows the old and the new position.
     """
     session = named.session
     with named.opened(verb="move") as (changefeeds, feed, state_dir):
@@ -66,22 +66,22 @@ def _index(sources: Sequence[str], source: str) -> int:
 
 @changefeed_command(has_name=False)
 @click.argument("words", metavar="[NAME] TABLE", nargs=-1)
-@click.option("--where", metavar="PREDICATE", help="Only the rows that match this condition, in the source's SQL.")
-@click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, instead of TABLE.")
+@click.option("--where", metavar="PREDICATE", help="Emit only rows that match this condition, in the source's SQL.")
+@click.option("--all", "everything", is_flag=True, help="Rescan all tables of the changefeed instead of TABLE.")
 @click.option(
     "--new-slot",
     is_flag=True,
-    help="With --all: abandon the history that the source retains, such as a lost replication slot, and "
-    "start a new one. Stop the changefeed first.",
+    help="With --all, abandon the history that the source retains, such as that of a lost replication slot, and start a"
+    " new history. Stop the changefeed first.",
 )
 def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: bool, new_slot: bool) -> int:
     """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.
 
-    A running changefeed begins within about a second; otherwise the next run does. The request is in the progress
-    store, and a crash does not lose it. Resolved marks wait until all rows are emitted. `cdc show` shows its progress.
+    A running changefeed begins within about a second; otherwise the next run does. The request is kept in the progress
+    store, so a crash does not lose it. Resolved marks wait until all rows are emitted. `cdc show` shows the progress.
 
-    With --all --new-slot, a changefeed whose source has lost history continues under its name. Rows that were deleted
-    in the meantime are not emitted: `cdc show` shows the timestamp below which rows no longer exist.
+    With --all --new-slot, a changefeed whose source has lost history continues under the same name. Rows that were
+    deleted in the meantime are not emitted: `cdc show` shows the timestamp below which rows no longer exist.
     """
     name, table = _name_and_table(words, everything=everything, named=named.store is not None)
     if new_slot and not everything:
@@ -123,13 +123,13 @@ def _name_and_table(words: Sequence[str], *, everything: bool, named: bool) -> t
     type=int,
     multiple=True,
     metavar="NUMBER",
-    help="Discard the row with this number in the list. May be repeated.",
+    help="Discard the dead letter that --list shows with this number. May be repeated.",
 )
 def replay_dead_letters(named: Named, only_list: bool, given_up: tuple[int, ...]) -> int:
     """Send the dead letters of the changefeed NAME in FILE to its sink again.
 
-    The changefeed must be stopped, and a job paused. Rows of one key are sent in order. A row that is refused again
-    stays a dead letter, and the exit status is 1. If a row cannot be fixed, discard it by its number.
+    Stop the changefeed first, or pause the job. Rows with the same key are sent in order. A row that is refused again
+    stays a dead letter, and the exit status is 1. If a row cannot be fixed, discard it with --give-up.
     """
     if only_list and given_up:
         raise ConfigError("--list changes nothing, and --give-up discards rows; use only one of them")

@@ -27,19 +27,17 @@ from cdc_core.telemetry.status import StatusView, shown_moment
 
 
 @changefeed_command(environment="ignored")
-@click.option(
-    "--once", is_flag=True, help="Stop when everything that was committed before the start has been delivered."
-)
+@click.option("--once", is_flag=True, help="Stop after delivering everything that was committed before the start.")
 @locality_option
 @metrics_option
 @otlp_option
 @log_format_option
 def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp: bool) -> int:
-    """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
+    """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds in the file.
 
     FILE may also be the name of a pipeline that an installed package publishes. With --store, a FILE that is not a path
-    is the name of a changefeed that was run before: it needs its plugins and what its definition refers to, such as
-    ${PASSWORD}, but no file.
+    is the name of a changefeed that was run before. The run then needs the changefeed's plugins, and what its
+    definition refers to, such as ${PASSWORD}, but no file.
 
     The first run delivers the existing rows of the tables, then every change. A later run continues where the last one
     stopped, even if it crashed. Ctrl-C waits for the running step; a second Ctrl-C abandons it, and the next run

@@ -34,12 +34,12 @@ def schedule() -> None:
 @click.argument("name")
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("changefeed", required=False)
-@click.option("--cron", required=True, help="When to run, such as '30 2 * * *' or @daily.")
-@click.option("--time-zone", default="UTC", show_default=True, help="The time zone of --cron, such as Europe/Berlin.")
+@click.option("--cron", required=True, help="When to run: a cron expression such as '30 2 * * *' or @daily.")
+@click.option("--time-zone", default="UTC", show_default=True, help="Time zone of --cron, such as Europe/Berlin.")
 @click.option(
     "--first-run",
     metavar="now|TIME",
-    help="When to run for the first time, in ISO 8601 with a time zone. Default: the next time that --cron matches.",
+    help="Time of the first run: now, or an ISO 8601 time with a time zone. Default: when --cron next matches.",
 )
 @click.option(
     "--on-previous-running",
@@ -54,9 +54,9 @@ def schedule() -> None:
     type=click.Choice(get_args(OnExecutionFailure)),
     default="reschedule",
     show_default=True,
-    help="What to do after a failed run: retry a minute later, run at the next time, or pause the schedule.",
+    help="What to do after a failed run: retry a minute later, run at the next scheduled time, or pause the schedule.",
 )
-@click.option("--owner", metavar="USER", help="Owner of its jobs. Default: the user of this process.")
+@click.option("--owner", metavar="USER", help="Owner of the jobs. Default: the user of this process.")
 @job_store_option
 @json_option
 @debug_option
@@ -73,7 +73,7 @@ def create(
     as_json: bool,
     **rules: Any,
 ) -> int:
-    """Create the schedule NAME for the CHANGEFEED in the TOML file FILE, or for a pipeline that a package publishes.
+    """Create the schedule NAME for CHANGEFEED in the TOML file FILE, or for a pipeline that a package publishes.
 
     A run only scans the tables: initial_scan = "only" is implied.
     """
@@ -122,7 +122,7 @@ def list_(session: CliSession, store: str | None, as_json: bool) -> int:
 
 @schedule.command(short_help="Pause a schedule: it starts no more runs.")
 @click.argument("name")
-@click.option("--reason", default="requested", show_default=True, help="Reason, shown by `cdc schedule list`.")
+@click.option("--reason", default="requested", show_default=True, help="Reason to show in `cdc schedule list`.")
 @job_store_option
 @json_option
 @debug_option
@@ -141,7 +141,7 @@ def pause(session: CliSession, name: str, reason: str, store: str | None, as_jso
 @debug_option
 @click.pass_obj
 def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
-    """Resume the paused schedule NAME at the next time of its cron expression."""
+    """Resume the paused schedule NAME. Its next run starts when the cron expression next matches."""
     with changefeeds_at(session, store) as changefeeds:
         _print(session, changefeeds.resume_schedule(name), as_json=as_json)
     return 0
@@ -154,7 +154,7 @@ def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> 
 @debug_option
 @click.pass_obj
 def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
-    """Remove the schedule NAME. Its jobs stay: end running ones with `cdc cancel`."""
+    """Remove the schedule NAME. Its jobs stay: end running jobs with `cdc cancel`."""
     with changefeeds_at(session, store) as changefeeds:
         dropped = changefeeds.drop_schedule(name)
         if as_json:

@@ -109,7 +109,7 @@ def serving(
 @click.command
 @job_store_option
 @listen_options(
-    f"Address to listen at. Default: {DEFAULT_ADDRESS}, which other hosts cannot reach.", default=DEFAULT_ADDRESS
+    f"Address to listen on. Default: {DEFAULT_ADDRESS}, which other hosts cannot reach.", default=DEFAULT_ADDRESS
 )
 @log_format_option
 @debug_option
@@ -169,8 +169,8 @@ otlp_option = click.option(
     "--otlp",
     is_flag=True,
     envvar="CDC_OTLP",
-    help="Send metrics over OTLP, as the environment variables OTEL_* say. Default: every minute to "
-    "http://localhost:4318. Needs cdc-core[otlp]. CDC_OTLP=1 in the environment does the same.",
+    help="Send metrics over OTLP, as configured by the environment variables OTEL_*. Default: every minute to "
+    "http://localhost:4318. Needs cdc-core[otlp]. Can also be set by the environment variable CDC_OTLP=1.",
 )
 
 

@@ -153,5 +153,5 @@ log_format_option = click.option(
     default="text",
     expose_value=False,
     callback=_kept_as("log_format"),
-    help="How to write log lines to stderr: as text, or as JSON objects. Default: text.",
+    help="Format of log lines on stderr: text or JSON objects. Default: text.",
 )

@@ -32,13 +32,13 @@ _EVENTS = 20
 @changefeed_command(has_file=False)
 @click.option("--json", "as_json", is_flag=True, help="Print each changefeed as one line of JSON.")
 def show(named: Named, as_json: bool) -> int:
-    """Show the changefeed NAME in FILE; without NAME, every changefeed of the same progress store.
+    """Show the changefeed NAME in FILE; without NAME, every changefeed in the same progress store.
 
-    Without FILE, the store is that of the current directory. Works while changefeeds run, on this host or another,
-    and changes nothing.
+    Without FILE, the default store is that of the current directory. Works while changefeeds run, on this host or
+    another, and changes nothing.
 
     With --store, or with the environment variable CDC_STORE if FILE is not a file, FILE is the name of a changefeed or
-    job in that store; without it, all of them are shown.
+    job in that store; without FILE, all of them are shown.
     """
     session = named.session
     with named.read() as (changefeeds, wanted):
@@ -189,9 +189,9 @@ def _waiting(shown: dict[str, Any]) -> str:
 @click.option(
     "--since",
     metavar="TIME",
-    help="Only events since then: a duration such as 1h30m, or a time such as 2026-05-04T10:00:00Z.",
+    help="How far back to show events: a duration such as 1h30m, or a time such as 2026-05-04T10:00:00Z.",
 )
-@click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind. May be repeated.")
+@click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Show only events of this kind. May be repeated.")
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -202,12 +202,12 @@ def _waiting(shown: dict[str, Any]) -> str:
 def events(
     named: Named, since: str | None, kinds: tuple[str, ...], limit: int | None, follow: bool, as_json: bool
 ) -> int:
-    """Show the event log of the changefeed NAME in FILE, oldest event first; without NAME, that of all changefeeds and
-    nodes of the store.
+    """Show the event log of the changefeed NAME in FILE, oldest event first; without NAME, the log of all changefeeds
+    and nodes in the store.
 
-    FILE, NAME, --state and --store are as in `cdc show`. With --store, or with the environment variable CDC_STORE if
-    FILE is not a file, FILE is the name of a changefeed or job. The events of a removed changefeed are kept for 30
-    days.
+    FILE, NAME, --state and --store mean the same as in `cdc show`. With --store, or with the environment variable
+    CDC_STORE if FILE is not a file, FILE is the name of a changefeed or job. The events of a removed changefeed are
+    kept for 30 days.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise ConfigError(f"--kind: there are no events of kind '{unknown[0]}'; the kinds are {', '.join(KINDS)}")

@@ -64,7 +64,7 @@ from cdc_core.store.verbs import Verb as JobVerb
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="How to print rows; json is one object per line.",
+    help="How to print rows; json prints one object per line.",
 )
 @job_store_option
 @debug_option
@@ -78,7 +78,7 @@ def sql(
     how: Format,
     store: str | None,
 ) -> int:
-    """Execute STATEMENTS, in the syntax of CockroachDB's changefeeds. End each of several statements with a semicolon.
+    """Execute STATEMENTS, in the syntax of CockroachDB's changefeeds. If there are several, end each with a semicolon.
 
     \b
       CREATE CHANGEFEED FOR TABLE orders INTO 'kafka://host:9092' WITH updated, resolved = '10s'
@@ -86,7 +86,7 @@ def sql(
       SHOW CHANGEFEED JOBS
 
     All statements are parsed before the first one is executed. If one fails, the rest are not executed. Without
-    STATEMENTS and --file, statements are read from standard input; on a terminal, each is executed as soon as you enter
+    STATEMENTS or --file, statements are read from standard input; on a terminal, each is executed as soon as you enter
     it.
     """
     if statements is not None and file is not None:

@@ -27,8 +27,8 @@ _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` 
 def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noqa: ARG001
     """Add NAME to the token file, and print the new token.
 
-    The token itself is not stored: the file contains only its hash. Running servers accept it at once. To revoke a
-    token, delete its line.
+    The token itself is not stored: the file contains only its hash. Running servers accept the token at once. To revoke
+    a token, delete its line.
     """
     with needing("starlette", otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
         from cdc_core.web.access.callers import is_caller_name, read_callers, token_hash

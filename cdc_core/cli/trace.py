@@ -32,11 +32,11 @@ _STANDING_S = 5.0
 
 
 @changefeed_command()
-@click.option("--table", metavar="TABLE", help="Trace changes of this table. Default: all tables.")
+@click.option("--table", metavar="TABLE", help="Trace changes to this table. Default: all tables.")
 @click.option(
     "--key",
     metavar="JSON",
-    help="Trace changes of the row with this key in --table: a JSON array of the key's values, such as [42].",
+    help="Trace changes to the row of --table with this key: a JSON array of the key's values, such as [42].",
 )
 @click.option(
     "--rows",
@@ -62,8 +62,8 @@ def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: 
     change arrives, stderr shows how far the changefeed has got and what it is waiting for. Shows keys but no other
     values.
 
-    FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change was delivered completely,
-    otherwise 1.
+    FILE, NAME, --state and --store mean the same as in `cdc show`. The exit status is 0 if a change was delivered
+    completely, otherwise 1.
     """
     wanted = None if key is None else checked_key(key)
     if key is not None and table is None:

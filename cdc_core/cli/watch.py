@@ -37,12 +37,10 @@ _POLL_INTERVAL_S = 0.5
 @click.command
 @click.argument("file", metavar="[FILE", type=FILE, required=False)
 @click.argument("name", metavar="[NAME]]", required=False, shell_complete=complete_name)
-@click.option("--source", metavar="URI", help="Watch this source, instead of a changefeed in FILE.")
+@click.option("--source", metavar="URI", help="Watch this source instead of a changefeed in FILE.")
 @click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")
-@click.option("--query", metavar="SELECT", help="Watch the result of this query, instead of tables.")
-@click.option(
-    "--format", "format_", metavar="FORMAT", help="Format of the messages. Default: the format in FILE, or json."
-)
+@click.option("--query", metavar="SELECT", help="Watch the result of this query instead of tables.")
+@click.option("--format", "format_", metavar="FORMAT", help="Message format. Default: the format in FILE, or json.")
 @click.option(
     "--set",
     "assignments",
@@ -66,12 +64,12 @@ def watch(
     as_json: bool,
     store: str | None,
 ) -> int:
-    """Print table, key and value of each message of the changefeed NAME in FILE, or of tables at a source.
+    """Print the table, key and value of each message of the changefeed NAME in FILE, or of tables at a source.
 
     Does not use the changefeed's sink, saves no progress, and leaves nothing at the source. Begins with the existing
     rows of the tables and continues until Ctrl-C. With --set initial_scan=only, ends after these rows and ignores
     options in FILE that a scan cannot have, such as resolved. Prints CSV, in which a resolved mark has NULL instead of
-    table and key.
+    a table and a key.
     """
     changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)
     given = assigned(assignments)

@@ -39,122 +39,127 @@ class ChangefeedOptions:
     """The options that every changefeed has, whatever its plugins."""
 
     envelope: Literal["wrapped", "bare", "key_only", "row", "enriched", "cloudevents"] = option(
-        "wrapped", doc="Shape of the messages. An encoder may support only some of them."
+        "wrapped", doc="Shape of the messages. An encoder may support only some of the envelopes."
     )
     enriched_properties: tuple[Literal["source", "schema"], ...] = option(
         (),
-        doc="What to add to messages in envelope `enriched`: `source`, the origin of the row; `schema`, a Kafka"
-        " Connect schema of each key and value.",
+        doc="What to add to messages in the `enriched` envelope: `source` adds the origin of the row; `schema` adds a"
+        " Kafka Connect schema for each key and value.",
     )
     cloudevents_mode: Literal["structured", "binary"] = option(
         "structured",
-        doc="Where the attributes of envelope `cloudevents` are: beside the data in one JSON object, or in headers.",
+        doc="Where the `cloudevents` envelope puts the attributes of an event: with 'structured', in one JSON object"
+        " with the data; with 'binary', in headers.",
     )
     cloudevents_source: str | None = option(
         None,
-        doc="Prefix of the attribute `source`, a URI; the parts of the table's name follow it. Default:"
-        " `/cdc/` and the name of the changefeed.",
+        doc="URI with which the `source` attribute of each event begins. The parts of the table name follow it."
+        " Default: `/cdc/` followed by the name of the changefeed.",
     )
     cloudevents_type_prefix: str = option(
         "cdc.",
-        doc="Prefix of the attribute `type`: `insert`, `update`, `delete`, `scan` or `resolved` follows it.",
+        doc="Prefix of the `type` attribute of each event, followed by `insert`, `update`, `delete`, `scan` or"
+        " `resolved`.",
     )
     updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
     diff: bool = option(False, doc="Add the row as it was before the change.")
     mvcc_timestamp: bool = option(
-        False, doc="Add the timestamp of the commit that wrote the row, even to rows of the initial scan."
+        False, doc="Add the timestamp of the commit that wrote the row, even for rows of the initial scan."
     )
-    key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always add it.")
-    topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always add it.")
-    full_table_name: bool = option(False, doc="Name topics database.schema.table instead of table.")
+    key_in_value: bool = option(False, doc="Add the key to the message value. Some sinks always add it.")
+    topic_in_value: bool = option(False, doc="Add the topic to the message value. Some sinks always add it.")
+    full_table_name: bool = option(False, doc="Name topics `database.schema.table` instead of `table`.")
     topic: str | None = option(
         None,
-        doc="Pattern of topic names, in which {database}, {schema} and {table} stand for the parts of the table's name."
-        " Without any of them, all tables share one topic.",
+        doc="Pattern for topic names, in which {database}, {schema} and {table} stand for the parts of the table name."
+        " Without any of these placeholders, all tables share one topic.",
     )
     max_topics: int = option(
         1000,
-        doc="Maximum number of different topics that a query's cdc_topic may return. The changefeed ends with an error"
-        " if there are more.",
+        doc="Maximum number of different topics that a query's cdc_topic may return. If there are more, the changefeed"
+        " ends with an error.",
     )
     unordered: bool = option(
         False,
-        doc="Allow the changes of a row to arrive out of order. Required by key_column. Cannot be combined "
-        "with `resolved`.",
+        doc="Allow changes to a row to arrive out of order. Required by key_column. Cannot be combined with"
+        " `resolved`.",
     )
     key_column: str | None = option(
         None,
-        doc="The column to use as the message key, and so for partitioning, instead of the primary key. Needs"
+        doc="Column to use instead of the primary key as the message key, and therefore for partitioning. Requires"
         " `unordered`. key_in_value still adds the primary key.",
     )
     resolved: Duration | None = option(
         None,
-        doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration. They are"
-        " never closer together than min_checkpoint_frequency, which is 10s by default for files.",
+        doc="Emit a resolved timestamp whenever progress is saved or, if a duration is given, at most once in that"
+        " time. Resolved timestamps are never closer together than min_checkpoint_frequency, which is 10s by default"
+        " for sinks that write files.",
         flag=True,
     )
     min_checkpoint_frequency: Duration | None = option(
-        None, doc="Minimum time between two steps, and so between two checkpoints. The default depends on the sink."
+        None,
+        doc="Minimum time between two steps, and therefore between two checkpoints. The default depends on the sink.",
     )
     initial_scan: Literal["yes", "no", "only"] = option(
         "yes",
-        doc="Whether to emit the existing rows of the tables at the start. With 'only', the changefeed ends "
-        "after that.",
+        doc="Whether to start by emitting the existing rows of the tables. With 'only', the changefeed ends after these"
+        " rows.",
     )
     cursor: Position | None = option(
         None,
-        doc="Start after this point in the source's history instead of now: a time, as for end_time, or a position of"
-        " the source, such as an LSN. There is then no initial scan, unless initial_scan is set.",
+        doc="Start after this point in the source's history instead of now. Write a time, as for end_time, or a"
+        " position in the source's own format, such as an LSN. With a cursor, there is no initial scan unless"
+        " initial_scan is set.",
     )
     end_time: Moment | None = option(
         None,
-        doc="Emit everything up to this time, and then end successfully. No resolved timestamp is later. Write the"
-        " time as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp. Seconds since 1970"
-        " are refused.",
+        doc="Emit everything up to this time, and then end successfully. No resolved timestamp is later than this time."
+        " Write the time as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or in the format of resolved timestamps."
+        " Seconds since 1970 are refused.",
     )
     schema_change_events: Literal["default", "column_changes"] = option(
         "default",
-        doc="Which schema changes the policy applies to: by default, those that give existing rows different "
-        "columns or values; with 'column_changes', also those that rename a column or add an empty one.",
+        doc="Which schema changes schema_change_policy applies to: by default, those that give existing rows different"
+        " columns or values; with 'column_changes', also those that rename a column or add an empty one.",
     )
     schema_change_policy: Literal["backfill", "nobackfill", "stop"] = option(
         "backfill",
-        doc="What to do after such a schema change: emit all rows of the table again, emit only later changes, or end"
-        " the changefeed. Until then, resolved timestamps stay before the schema change.",
+        doc="What to do after a schema change that schema_change_events selects: emit all rows of the table again, emit"
+        " only later changes, or end the changefeed. Until this is done, resolved timestamps stay before the schema"
+        " change.",
     )
     max_step_rows: int = option(4_000_000, doc="Approximate maximum number of rows in a step.")
-    max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="Approximate maximum number of source bytes in a step.")
+    max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="Approximate maximum size of the source data in a step.")
     delivery_tasks: int = option(
         1,
-        doc="Number of tasks that deliver a step, for destinations slower than the source. With more than 1, rows"
-        " are divided among the tasks by the hash of their keys: rows with the same key stay in order, rows with "
-        "different keys do not. One task still reads the log before the others begin. Useful values are 4 to 16, "
-        "because each batch of rows is cut into that many parts; the maximum is 200. Cannot be combined with "
-        "`key_column` or with a query that sets cdc_topic.",
+        doc="Number of tasks that deliver each step, for destinations slower than the source. With more than 1, rows"
+        " are divided among the tasks by the hash of their keys: rows with the same key stay in order, but rows with"
+        " different keys do not. One task still reads the log before the others begin. Useful values are 4 to 16,"
+        " because each batch of rows is cut into one part per task; the maximum is 200. Cannot be combined with"
+        " `key_column` or with a query that sets cdc_topic.",
     )
     max_row_bytes: ByteSize = option(
         ByteSize(256 * MB),
-        doc="Maximum size of one row in memory, with its before image. For a larger row, on_error applies; its dead"
-        " letter has the key and the reason, but not the large values.",
+        doc="Maximum size of one row in memory, including its before image. on_error decides what happens to a larger"
+        " row. The dead letter for such a row has the key and the reason, but not the large values.",
     )
     on_error: Literal["fail", "pause", "dead_letter"] = option(
         "fail",
-        doc="What to do about an error that no retry can fix: end the run, so that a job is `failed`, or pause the"
-        " changefeed. Either way its position is kept, and `cdc resume` continues a job from there. With"
-        " 'dead_letter', a row that is too large, or that the encoder or the sink refuses, becomes a dead letter and"
-        " all others are"
-        " delivered; any other such error ends the run.",
+        doc="What to do about an error that no retry can fix: end the run, which makes a job `failed`, or pause the"
+        " changefeed. Either way, the changefeed keeps its position, and `cdc resume` continues a job from there. With"
+        " 'dead_letter', a row that is too large, or that the encoder or the sink refuses, becomes a dead letter, and"
+        " all other rows are delivered; any other error that no retry can fix ends the run.",
     )
     dead_letter: str | None = option(
-        None, doc="URI of a sink of any kind for the dead letters. Needs on_error='dead_letter'.", uri=True
+        None, doc="URI of a sink of any kind, for the dead letters. Requires on_error='dead_letter'.", uri=True
     )
     dead_letter_max: int = option(
-        1000, doc="Maximum number of dead letters within an hour. The changefeed ends with an error if there are more."
+        1000, doc="Maximum number of dead letters in one hour. If there are more, the changefeed ends with an error."
     )
     dead_letter_order: Literal["continue", "block_key"] = option(
         "continue",
-        doc="What to do with later rows of a key that has a dead letter: deliver them, or make them dead letters too,"
-        " until `cdc replay-dead-letters` has sent all dead letters of the key.",
+        doc="What to do with later rows whose key has a dead letter: deliver them, or make them dead letters too until"
+        " `cdc replay-dead-letters` has sent all dead letters for the key.",
     )
     retry_backoff: Duration = option(
         Duration(1.0), doc="Time to wait before the first retry of a failed step. The time doubles with each failure."
@@ -166,44 +171,45 @@ class ChangefeedOptions:
         " that no retry can fix. Outages do not count: the changefeed waits for a source or sink that is unreachable"
         " or busy.",
     )
-    give_up_after: Duration = option(Duration(600.0), doc="Retry for at least this long after the first failure.")
+    give_up_after: Duration = option(
+        Duration(600.0), doc="Keep retrying a failed step for at least this long after its first failure."
+    )
     mask_key: str | None = option(
         None,
-        doc="Key for the column mask 'hash', at least 16 characters. Equal values have equal hashes in all"
-        " changefeeds with the same key.",
+        doc="Key for the 'hash' column mask: at least 16 characters. Equal values have equal hashes in all changefeeds"
+        " with the same key.",
         secret=True,
     )
     executor_wait: Duration = option(
         Duration(60.0),
-        doc="On a cluster: how long to wait for an executor. A run that gets no executor at its start ends; a run that"
-        " loses all executors later logs a warning and keeps waiting.",
+        doc="How long to wait for an executor on a cluster. After this time, a run that is starting ends; a run that"
+        " has lost all its executors logs a warning and keeps waiting.",
     )
-
     log_slow: Duration | None = option(
         None,
-        doc="Log each task that has waited in one call for longer than this, and each slice that took longer. Default:"
-        " log neither.",
+        doc="Log each task that has been waiting in one call for longer than this, and each slice that took longer"
+        " than this. By default, neither is logged.",
     )
     metrics_label: str | None = option(
         None,
-        doc="Value of the label `label` in the changefeed's metrics, to group changefeeds: at most 128 bytes.",
+        doc="Value of the `label` label in the changefeed's metrics, for grouping changefeeds. At most 128 bytes.",
     )
     execution_locality: Tiers | None = option(
         None,
-        doc="Only nodes whose locality has all of these tiers, such as region=eu-west-1,cloud=aws, may coordinate"
-        " and run the changefeed.",
+        doc="Tiers of a locality, such as region=eu-west-1,cloud=aws. Only nodes whose locality has all of these tiers"
+        " may coordinate and run the changefeed.",
     )
     placement: Literal["leaseholder", "random", "balanced_simple"] | None = option(
         None,
-        doc="Which replica of a range to read from, if the source keeps replicas: the leaseholder, which is the"
-        " default; a random replica; or a random replica, with the ranges spread evenly over the nodes.",
+        doc="Which replica of each range to read, if the source keeps replicas: the leaseholder, which is the default;"
+        " a random replica; or a random replica, but with the ranges spread evenly over the nodes.",
     )
     gc_protect_expires_after: Duration = option(
         Duration(4 * 86_400.0),
-        doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source can"
-        " release the history. A value that you set always applies. The default applies only while a job is paused,"
-        " has failed or waits for a node, and is counted from that moment. At least 1m; 0s means no limit. A"
-        " changefeed of `cdc run` is not a job and is never canceled.",
+        doc="How old a job's high-water mark may become before nodes cancel the job, so that its source can release the"
+        " history. A value that you set always applies. The default applies only while a job is paused, failed or"
+        " waiting for a node, and is counted from the moment when that state began. The minimum is 1m; 0s means no"
+        " limit. A changefeed that `cdc run` runs is not a job and is never canceled.",
     )
 
     def __post_init__(self) -> None:

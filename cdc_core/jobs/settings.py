@@ -31,35 +31,36 @@ class NodeSettings:
     """The options of `cdc node`, parsed by `cdc_core.options.parse_options`. `spark` are Spark settings by key."""
 
     store: str = option(doc="SQLAlchemy URL of the store: PostgreSQL, or SQLite for nodes on one host.", uri=True)
-    name: str = option(doc="Unique name of the node. Default: the host's name.")
+    name: str = option(doc="Unique name of the node. Default: the hostname.")
     directory: str = option(doc="Directory for locks, logs and scratch files. Default: .cdc/nodes/NAME.")
     locality: Tiers = option(
-        Tiers(""), doc="Locality of the node, outermost tier first, such as region=eu-west-1,zone=a."
+        Tiers(""), doc="The node's locality, outermost tier first, such as region=eu-west-1,zone=a."
     )
-    max_jobs: int = option(20, doc="Maximum number of jobs that the node runs.")
+    max_jobs: int = option(20, doc="Maximum number of jobs that the node runs at a time.")
     lease: Duration = option(
-        Duration(15.0), doc="How long after a node's last heartbeat other nodes may take over its jobs."
+        Duration(15.0), doc="Time since a node's last heartbeat after which other nodes may take over its jobs."
     )
     heartbeat: Duration = option(Duration(5.0), doc="Heartbeat interval, at most half of `lease`.")
     poll: Duration = option(Duration(1.0), doc="How often the node polls the store.")
     drain_limit: Duration = option(
         Duration(140.0),
-        doc="How long a drain may take before the process ends with status 1. Set more than two minutes, because a"
-        " running step is abandoned only after two minutes.",
+        doc="How long a drain may take before the process exits with status 1. Set it to more than two minutes, because"
+        " a running step is abandoned only after two minutes.",
     )
     retention: Duration = option(Duration(14 * 86_400.0), doc="How long finished jobs are kept.")
     cores: int = option(
         0,
-        doc="Number of cores that jobs with master=nodes may use on this node, whichever node coordinates them."
-        " Default: none.",
+        doc="Number of cores that jobs with master=nodes may use on this node, whichever node coordinates the jobs.",
     )
     memory: ByteSize | None = option(
-        None, doc="How much memory the executors of such jobs may use on this node. Default: half of the host's memory."
+        None,
+        doc="How much memory the executors of jobs with master=nodes may use on this node. Default: half of the host's"
+        " memory.",
     )
     spares: int = option(
         1,
-        doc="Number of idle processes that have Spark loaded, so that the next such job delivers sooner. Only on a"
-        " node with cores. 0: none.",
+        doc="Number of idle processes to keep with Spark already loaded, so that the next job with master=nodes"
+        " delivers sooner. Used only on a node with cores. 0 keeps none.",
     )
     address: str = option(
         "",
@@ -67,18 +68,18 @@ class NodeSettings:
     )
     master_port: int = option(
         7077,
-        doc="Port of Spark's master, which runs on one of the nodes with cores. All of these nodes must be able to"
-        " connect to it.",
+        doc="Port of the Spark master, which runs on one of the nodes with cores. All nodes with cores must be able to"
+        " connect to this port.",
     )
     cluster_secret_file: str = option(
         "",
-        doc="File with the secret that all nodes with cores share: at least 16 characters. Default: the environment"
-        " variable CDC_CLUSTER_SECRET.",
+        doc="File with the secret that all nodes with cores share, which must have at least 16 characters. By default,"
+        " the secret is taken from the environment variable CDC_CLUSTER_SECRET.",
     )
-    owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: all jobs.")
+    owners: tuple[str, ...] = option((), doc="Run only the jobs of these owners, such as ann,bob. Default: all jobs.")
     spark: dict[str, str] | None = option(
         None,
-        doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with other settings run in their"
+        doc="Setting for the node's Spark session, as key=value. May be repeated. A job with other settings runs in its"
         " own process. With master=nodes, jobs without settings of their own run across the nodes.",
     )
 

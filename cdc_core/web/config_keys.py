@@ -66,21 +66,21 @@ COMMON = tuple(
     dataclasses.replace(key, order=number)
     for number, key in enumerate(
         (
-            _common("name", "STRING", "Name of the connector, which is the name of the job.", required=True),
+            _common("name", "STRING", "Name of the connector and of its job.", required=True),
             _common(
                 "connector.class", "STRING", f"{CLASS}, the only connector class.", required=True, choices=(CLASS,)
             ),
             _common(
                 "tasks.max",
                 "INT",
-                "At least 1. A changefeed is always one task, whose work Spark divides.",
+                "Must be at least 1. A changefeed is always one task, whose work Spark divides.",
                 default="1",
             ),
             _common("source", "STRING", "URI of the source, or a JSON list of URIs.", required=True),
             _common("tables", "LIST", "The tables to watch. Required unless 'query' is set."),
             _common("sink", "STRING", "URI of the sink.", required=True),
             _common("format", "STRING", "Name of the encoder.", default="json"),
-            _common("query", "STRING", "A query over one table, instead of 'tables'."),
+            _common("query", "STRING", "A query over one table, used instead of 'tables'."),
         ),
         start=1,
     )

@@ -16,36 +16,36 @@ class AccessSettings:
 
     tokens: str | None = option(
         None,
-        doc="File of tokens and their roles, written by `cdc token`. Changes take effect at once.",
+        doc="File of tokens and their roles, written by `cdc token`. Changes to the file take effect at once.",
     )
-    tls_cert: str | None = option(None, doc="Certificate of the server, with its chain, as a PEM file.")
-    tls_key: str | None = option(None, doc="Private key of the certificate, unencrypted, as a PEM file.")
+    tls_cert: str | None = option(None, doc="Server certificate with its chain, as a PEM file.")
+    tls_key: str | None = option(None, doc="Private key of the server certificate, as an unencrypted PEM file.")
     tls_client_ca: str | None = option(
-        None, doc="Certificate authorities, as a PEM file. Their client certificates are accepted instead of a token."
+        None, doc="PEM file of the certificate authorities whose client certificates are accepted instead of a token."
     )
     public_url: tuple[str, ...] = option(
         (),
-        doc="URLs, separated by commas, under which a reverse proxy serves this server, such as https://cdc.example.",
+        doc="Comma-separated URLs at which a reverse proxy exposes this server, such as https://cdc.example.",
     )
     trusted_proxy: tuple[str, ...] = option(
         (),
-        doc="Addresses or networks, separated by commas, of reverse proxies whose header X-Forwarded-For is trusted.",
+        doc="Comma-separated addresses or networks of reverse proxies whose `X-Forwarded-For` header is trusted.",
     )
     trusted_network: bool = option(
-        False, doc="Allow connections from other hosts without TLS, because something else encrypts them."
+        False, doc="Allow other hosts to connect without TLS, because something else encrypts their connections."
     )
     allowed_paths: tuple[str, ...] = option(
         (),
-        doc="Directories, separated by commas. `${file:PATH}` in the definition of a request may only name files in"
-        " them. Default: none.",
+        doc="Comma-separated directories. In definitions that arrive in requests, `${file:PATH}` may refer only to"
+        " files in these directories. Default: none.",
     )
     max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Maximum size of a request body.")
     max_rate: float = option(
-        50.0, doc="Maximum number of requests per second from one client; bursts may have twice as many."
+        50.0, doc="Maximum number of requests per second from one client. A burst may have twice as many."
     )
     max_connections: int = option(256, doc="Maximum number of connections. One address may use at most half of them.")
     request_timeout: Duration = option(
-        Duration(10.0), doc="How long a client may take to send the header of a request, and then its body."
+        Duration(10.0), doc="How long a client may take to send a request's headers, and how long to send its body."
     )
 
     def __post_init__(self) -> None:

@@ -14,9 +14,8 @@ class CsvOptions:
     csv_header: bool = option(False, doc="Begin each file with a line of column names.")
     csv_null: str = option(
         "",
-        doc="Text that is written for NULL, without quotes. A value with the same text is quoted. CockroachDB writes"
-        " `NULL`; most tools"
-        ' read an empty field as NULL and `""` as the empty string.',
+        doc="Text to write for NULL, unquoted. A value equal to this text is quoted. CockroachDB writes `NULL`; most"
+        ' tools read an empty field as NULL and `""` as the empty string.',
     )
 
     def __post_init__(self) -> None:

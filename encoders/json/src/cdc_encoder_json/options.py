@@ -17,9 +17,10 @@ class JsonOptions:
     )
     confluent_schema_registry: str | None = option(
         None,
-        doc="URL of a schema registry, `https://key:secret@host:443?timeout=30s&ca_cert=&client_cert=&client_key=`. The"
-        " encoder registers a JSON Schema of each topic's keys and values, and writes messages in the registry's wire"
-        " format; events of `cloudevents` have the URL of the schema instead. Needs the extra `registry`.",
+        doc="URL of a schema registry, for example"
+        " `https://key:secret@host:443?timeout=30s&ca_cert=&client_cert=&client_key=`. The encoder registers JSON"
+        " Schemas for the keys and values of each topic, and writes messages in the registry's wire format; in the"
+        " `cloudevents` envelope, events contain the URL of the schema instead. Requires the `registry` extra.",
         secret=True,
         uri=True,
     )

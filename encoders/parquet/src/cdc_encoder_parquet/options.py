@@ -14,11 +14,10 @@ class ParquetOptions:
 
     parquet_row_group_size: ByteSize = option(
         ByteSize(16 * MB),
-        doc="Size of a row group, in bytes of rows before encoding and compression. Each open file takes this much"
-        " memory.",
+        doc="Size of a row group, in bytes before encoding and compression. Each open file uses this much memory.",
     )
     parquet_arrays: Literal["typed", "json"] = option(
-        "typed", doc="How to write arrays: as lists, which have one dimension, or as JSON text."
+        "typed", doc="How to write arrays: as lists (one-dimensional only) or as JSON text."
     )
     parquet_time: Literal["time", "string"] = option(
         "time",
@@ -28,8 +27,8 @@ class ParquetOptions:
     parquet_special_values: Literal["error", "string"] = option(
         "error",
         doc="What to do with values that Parquet's types cannot represent: infinite dates and timestamps, the time"
-        " 24:00:00, and decimals that are NaN or infinite. `error` refuses them; `string` writes text such as"
-        " `infinity`, and makes every date, time, timestamp and decimal column text.",
+        " 24:00:00, and decimals that are NaN or infinite. `error` refuses the row; `string` writes text such as"
+        " `infinity`, and turns every date, time, timestamp and decimal column into a text column.",
     )
 
     def __post_init__(self) -> None:

@@ -20,11 +20,13 @@ _EXAMPLE = "https://key:secret@host:443?timeout=30s"
 class _Parameters:
     """Parameters of the URL."""
 
-    timeout: Duration = option(Duration(30.0), doc="Maximum wait for a response.")
-    ca_cert: str | None = option(None, doc="Certificate of the trusted authority, base64 of PEM.", secret=True)
-    client_cert: str | None = option(None, doc="Client certificate, base64 of PEM.", secret=True)
-    client_key: str | None = option(None, doc="Private key of the client certificate, base64 of PEM.", secret=True)
-    insecure_tls_skip_verify: bool = option(False, doc="Trust any server.")
+    timeout: Duration = option(Duration(30.0), doc="Maximum time to wait for a response.")
+    ca_cert: str | None = option(None, doc="CA certificate to trust, as base64-encoded PEM.", secret=True)
+    client_cert: str | None = option(None, doc="Client certificate, as base64-encoded PEM.", secret=True)
+    client_key: str | None = option(
+        None, doc="Private key of the client certificate, as base64-encoded PEM.", secret=True
+    )
+    insecure_tls_skip_verify: bool = option(False, doc="Accept any server certificate.")
 
     def __post_init__(self) -> None:
         if self.timeout <= 0:

@@ -21,8 +21,8 @@ _LABELS = {"PASS": "green", "FAIL": "red", "ERROR": "red", "SKIP": "yellow", "XF
 def verify() -> None:
     """Test whether an installed sink, encoder or rangefeed keeps the promises of its kind.
 
-    Shows the contract of each promise that is broken. The exit status is 0 if no promise is broken, 1 if one is, and 2
-    if you must change something first.
+    Shows the contract of each broken promise. The exit status is 0 if no promise is broken, 1 if any is, and 2 if you
+    must change something before the test can run.
     """
 
 
@@ -39,26 +39,26 @@ def _shared(command: F) -> F:
             show_default=True,
             help="Time limit for each promise.",
         ),
-        click.option("-k", "chosen", metavar="EXPRESSION", default="", help="Test only promises whose name matches."),
+        click.option("-k", "chosen", metavar="EXPRESSION", default="", help="Test only promises whose names match."),
         click.option(
             "--report",
             metavar="FILE",
             type=click.Path(path_type=Path, allow_dash=True),
-            help="Write the outcome of each promise as JSON; - is standard output.",
+            help="Write the outcome of each promise to this file as JSON; - is standard output.",
         ),
         click.option(
             "--capability",
             "capabilities",
             metavar="NAME",
             multiple=True,
-            help="Declare a capability of the component, so that its promises are tested too. Repeatable.",
+            help="Declare that the component has this capability, and test the capability's promises. May be repeated.",
         ),
         click.option(
             "--option",
             "options",
             metavar="NAME=VALUE",
             multiple=True,
-            help="An option, as in a changefeed; may contain {unique}. Repeatable.",
+            help="Set this option, as in a changefeed. The value may contain {unique}. May be repeated.",
         ),
     ):
         command = decorate(command)
@@ -68,10 +68,10 @@ def _shared(command: F) -> F:
 @verify.command("sink", short_help="Test a sink. Writes to the URI.")
 @click.argument("name")
 @click.option("--uri", required=True, help="Where to write. {unique} is replaced by a new word for each promise.")
-@click.option("--format", "format_", metavar="ENCODER", default="json", show_default=True, help="The encoder.")
+@click.option("--format", "format_", metavar="ENCODER", default="json", show_default=True, help="Encoder for the test.")
 @_shared
 def sink(name: str, uri: str, format_: str, **of_all: Any) -> int:
-    """Test the sink NAME: cdc verify sink cloudstorage --uri 'file:///tmp/out/{unique}'
+    """Test the sink NAME, for example: cdc verify sink cloudstorage --uri 'file:///tmp/out/{unique}'
 
     Each promise writes to a new place at the URI. Nothing is deleted.
     """
@@ -82,7 +82,7 @@ def sink(name: str, uri: str, format_: str, **of_all: Any) -> int:
 @click.argument("name")
 @_shared
 def encoder(name: str, **of_all: Any) -> int:
-    """Test the encoder NAME: cdc verify encoder json"""
+    """Test the encoder NAME, for example: cdc verify encoder json"""
     return _verify("encoder", name, **of_all)
 
 
@@ -91,7 +91,7 @@ def encoder(name: str, **of_all: Any) -> int:
 @click.option("--uri", required=True, help="A database in which tables may be created and dropped.")
 @_shared
 def rangefeed(name: str, uri: str, **of_all: Any) -> int:
-    """Test the rangefeed NAME: cdc verify rangefeed postgres --uri postgresql://user@host:5432/scratch"""
+    """Test the rangefeed NAME, for example: cdc verify rangefeed postgres --uri postgresql://user@host:5432/scratch"""
     return _verify("rangefeed", name, uri=uri, **of_all)
 
 

@@ -79,7 +79,10 @@ class Names:
 @click.argument("kind", type=click.Choice(["sink", "encoder", "rangefeed"]))
 @click.argument("name")
 @click.option(
-    "--directory", metavar="DIR", type=click.Path(path_type=Path), help="Where to create it. Default: cdc-KIND-NAME."
+    "--directory",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where to create the repository. Default: cdc-KIND-NAME.",
 )
 def new_plugin(kind: str, name: str, directory: Path | None) -> int:
     """Create a repository for the plugin NAME: a working package, its conformance test, and CI.

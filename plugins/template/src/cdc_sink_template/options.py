@@ -7,4 +7,4 @@ from cdc_core import Duration, option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateOptions:
-    busy_timeout: Duration = option(Duration(10.0), doc="How long to wait for another writer.")
+    busy_timeout: Duration = option(Duration(10.0), doc="How long to wait for another writer to finish.")

@@ -8,4 +8,4 @@ from cdc_core import option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateOptions:
-    separator: Literal["&", ";"] = option("&", doc="Separator of the fields.")
+    separator: Literal["&", ";"] = option("&", doc="Separator between fields.")

@@ -18,62 +18,65 @@ class CloudStorageOptions:
 
     partition_format: Literal["daily", "hourly", "flat"] = option(
         "daily",
-        doc="Directories for files, by timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or none. Do not"
-        " change this option later: files below one root sort in order only if all have the same directories.",
+        doc="How to group files into directories, by timestamp (UTC): `2020-04-02/`, `2020-04-02/15/`, or no"
+        " directories. Do not change this option later: the files under one root sort in order only if all of them are"
+        " grouped in the same way.",
     )
     file_size: ByteSize = option(
         ByteSize(16 * MB),
-        doc="Size at which a file is closed, measured after compression. A file may exceed it by one batch of rows.",
+        doc="Size at which a file is closed, measured after compression. A file may exceed this size by one batch of"
+        " rows.",
     )
     upload_buffer: ByteSize = option(
         ByteSize(64 * MB),
-        doc="Total size of finished files that may wait for upload. When it is reached, the source is read only as"
-        " fast as files are uploaded. At most four files are uploaded at the same time.",
+        doc="Total size of finished files that may wait to be uploaded. At this limit, the source is read only as fast"
+        " as files are uploaded. At most four files are uploaded at the same time.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none",
-        doc="Compression of data files. Adds `.gz` or `.zst` to file names, unless the format itself compresses, as"
-        " Parquet does. Resolved files are never compressed.",
+        doc="Compression of data files. Adds `.gz` or `.zst` to file names, unless the format compresses data itself,"
+        " as Parquet does. Resolved files are never compressed.",
     )
-    topic_prefix: str = option("", doc="Prefix of every topic, and so of table names in file names.")
+    topic_prefix: str = option("", doc="Prefix of every topic, and therefore of table names in file names.")
     auth: Literal["specified", "implicit"] | None = option(
         None,
-        doc="Where the credentials come from: `specified` in these options, or `implicit` in the environment, a"
-        " profile or the machine's role, where the store's own tools find them. Default: `specified` if these options"
-        " contain any credentials, otherwise `implicit`.",
+        doc="Where credentials come from. `specified`: from the sink's options. `implicit`: from the environment, a"
+        " profile or the machine's role, where the store's own tools find them. Default: `specified` if the sink's"
+        " options contain any credentials, otherwise `implicit`.",
     )
     aws_access_key_id: str | None = option(None, doc=_S3 + "the access key ID.")
     aws_secret_access_key: str | None = option(None, doc=_S3 + "the secret access key.", secret=True)
-    aws_session_token: str | None = option(None, doc=_S3 + "the session token of temporary keys.", secret=True)
-    aws_region: str | None = option(None, doc=_S3 + "the bucket's region. Default: the region of the environment.")
+    aws_session_token: str | None = option(None, doc=_S3 + "the session token for temporary credentials.", secret=True)
+    aws_region: str | None = option(None, doc=_S3 + "the bucket's region. Default: the region set in the environment.")
     aws_endpoint: str | None = option(
         None,
-        doc=_S3 + "URL of a store other than Amazon's, such as `https://minio.example.com:9000`.",
+        doc=_S3 + "the URL of a store other than Amazon's, such as `https://minio.example.com:9000`.",
         uri=True,
         place=True,
     )
     s3_storage_class: str | None = option(
-        None, doc=_S3 + "storage class of all files, such as `STANDARD_IA`. Default: that of the bucket, `STANDARD`."
+        None,
+        doc=_S3 + "the storage class for all files, such as `STANDARD_IA`. Default: the bucket's default, `STANDARD`.",
     )
     aws_server_enc_mode: Literal["aes256", "aws:kms"] | None = option(
         None,
-        doc=_S3 + "server-side encryption to request, if the bucket's policy requires it. Default: the bucket's"
-        " encryption.",
+        doc=_S3 + "the server-side encryption to request, if the bucket's policy requires it. Default: the bucket's"
+        " own setting.",
     )
     aws_server_kms_id: str | None = option(
-        None, doc=_S3 + "the KMS key for `aws:kms`. Default: the bucket's key, otherwise the account's."
+        None, doc=_S3 + "the KMS key for `aws:kms`. Default: the bucket's key or, if it has none, the account's."
     )
     assume_role: str | None = option(
-        None, doc=_S3 + "not supported. Name the role in a profile of the AWS configuration instead."
+        None, doc=_S3 + "not supported. Name the role in an AWS configuration profile instead."
     )
     credentials: str | None = option(
-        None, doc=_GCS + "the key file of a service account, as JSON or as base64 of the JSON.", secret=True
+        None, doc=_GCS + "the contents of a service account's key file, as JSON or base64-encoded JSON.", secret=True
     )
     gcs_endpoint: str | None = option(
-        None, doc=_GCS + "URL of another endpoint, such as an emulator.", uri=True, place=True
+        None, doc=_GCS + "the URL of another endpoint, such as an emulator.", uri=True, place=True
     )
-    azure_account_name: str | None = option(None, doc=_AZURE + "the storage account.", place=True)
-    azure_account_key: str | None = option(None, doc=_AZURE + "the key of the account.", secret=True)
+    azure_account_name: str | None = option(None, doc=_AZURE + "the name of the storage account.", place=True)
+    azure_account_key: str | None = option(None, doc=_AZURE + "the account key.", secret=True)
     azure_client_id: str | None = option(
         None, doc=_AZURE + "the client ID of a service principal, instead of an account key."
     )
@@ -82,11 +85,12 @@ class CloudStorageOptions:
     )
     azure_tenant_id: str | None = option(None, doc=_AZURE + "the tenant ID of the service principal.")
     azure_environment: Literal["azurepubliccloud", "azurechinacloud", "azureusgovernmentcloud"] = option(
-        "azurepubliccloud", doc=_AZURE + "the cloud that the account is in, in upper or lower case.", place=True
+        "azurepubliccloud", doc=_AZURE + "the cloud that hosts the account, in upper or lower case.", place=True
     )
     azure_endpoint: str | None = option(
         None,
-        doc=_AZURE + "URL of another endpoint, with the account, such as an emulator.",
+        doc=_AZURE + "the URL of another endpoint, such as an emulator, including the account if it is part of the"
+        " path.",
         uri=True,
         place=True,
     )

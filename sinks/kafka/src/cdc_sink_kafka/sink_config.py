@@ -18,17 +18,17 @@ _GZIP_LEVELS = range(-1, 10)
 class FlushConfig:
     """The entries of `Flush`. 0 means librdkafka's default, except for Frequency."""
 
-    Messages: int = option(0, doc="A batch is sent as soon as it has this many messages: `batch.num.messages`.")
+    Messages: int = option(0, doc="Send a batch as soon as it has this many messages. Sets `batch.num.messages`.")
     Bytes: int = option(
-        0, doc="A batch is sent as soon as it has this many bytes: `batch.size`. The limits of the topics still apply."
+        0, doc="Send a batch as soon as it has this many bytes. Topic limits still apply. Sets `batch.size`."
     )
     # rows come in bursts, and a small batch costs the broker more than its messages; a flush does not wait for this
-    Frequency: Duration = option(Duration(0.05), doc="How long a batch waits for more messages: `linger.ms`.")
+    Frequency: Duration = option(Duration(0.05), doc="How long a batch waits for more messages. Sets `linger.ms`.")
     MaxMessages: int = option(
         0, doc="Maximum number of messages in a batch. If `Messages` is set too, the smaller number applies."
     )
     MaxBytes: int = option(
-        256 * 1024 * 1024, doc="Maximum size of one message in bytes, before compression: `message.max.bytes`."
+        256 * 1024 * 1024, doc="Maximum size of a message in bytes, before compression. Sets `message.max.bytes`."
     )
 
     def __post_init__(self) -> None:
@@ -48,27 +48,27 @@ class FlushConfig:
 class SinkConfig:
     """The entries of `kafka_sink_config`."""
 
-    Flush: dict[str, Any] = option(None, doc="When to send batches; see below.")
+    Flush: dict[str, Any] = option(None, doc="Entries that decide when a batch is sent.")
     RequiredAcks: Literal["all", "one", "none"] = option(
         "all",
-        doc="Which replicas must acknowledge a batch, `acks`: all in-sync replicas, the leader, or none. With `ONE` and"
-        " `NONE` the producer is not idempotent, and rows can be lost.",
+        doc="Which replicas must acknowledge a batch: all in-sync replicas, only the leader, or none. With `ONE` or"
+        " `NONE`, the producer is not idempotent, and rows can be lost. Sets `acks`.",
     )
     Version: str = option(
-        "", doc="Version to assume for brokers that do not report one: `broker.version.fallback`. At least 0.11."
+        "", doc="Version to assume for brokers that do not report one, at least 0.11. Sets `broker.version.fallback`."
     )
     ClientID: str = option(
         "",
-        doc="Name of the client in the broker's logs and quotas: `client.id`. Default: `cdc-` and the name of the"
-        " changefeed.",
+        doc="Name of the client in the broker's logs and quotas. Default: `cdc-` followed by the name of the"
+        " changefeed. Sets `client.id`.",
     )
     Compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
-        "none", doc="Compression of batches: `compression.type`."
+        "none", doc="Compression of batches. Sets `compression.type`."
     )
     CompressionLevel: int | None = option(
         None,
-        doc="`compression.level`: GZIP -1 to 9, ZSTD 1 to 4, LZ4 0 or a power of two from 512 to 131072, as CockroachDB"
-        " writes them.",
+        doc="Compression level, on the same scale as in CockroachDB: GZIP -1 to 9, ZSTD 1 to 4, LZ4 0 or a power of"
+        " two from 512 to 131072. Sets `compression.level`.",
     )
 
     @classmethod

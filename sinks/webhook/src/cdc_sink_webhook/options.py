@@ -10,7 +10,7 @@ from typing import Any, Literal
 from cdc_core import MB, ByteSize, Duration, option
 from cdc_sink_webhook.sink_config import SinkConfig
 
-_PEM = "as PEM text or as base64 of PEM text"
+_PEM = "as PEM text or base64-encoded PEM"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _OWN_HEADERS = frozenset(
@@ -39,14 +39,15 @@ class WebhookOptions:
     """Options of the changefeed or parameters of the sink URI, for requests and the endpoint."""
 
     webhook_sink_config: dict[str, Any] = option(
-        None, doc="Batches and retries. The README of the sink lists the keys."
+        None, doc="Settings for batches and retries. The sink's README lists the keys."
     )
     webhook_auth_header: str | None = option(
-        None, doc="Value of the header `Authorization` of every request, for example `Bearer …`.", secret=True
+        None, doc="Value of the `Authorization` header of every request, for example `Bearer …`.", secret=True
     )
     webhook_client_timeout: Duration = option(
         Duration(3.0),
-        doc="Time limit for a request, from its first byte to the end of the response. Connecting has the same limit.",
+        doc="Time limit for a request, from its first byte to the end of the response. The same limit applies to"
+        " connecting.",
     )
     compression: Literal["none", "gzip", "zstd"] = option(
         "none",
@@ -55,38 +56,40 @@ class WebhookOptions:
     )
     extra_headers: dict[str, Any] = option(
         None,
-        doc='Additional headers of every request: `{"X-Api-Key": "…"}`. Their values are never shown.',
+        doc='Headers to add to every request, for example `{"X-Api-Key": "…"}`. Their values are never shown.',
         secret=True,
     )
     webhook_query: str | None = option(
         None,
-        doc="Query of the endpoint's URL, without the `?`, for example `code=…`. (Parameters of the sink URI are"
-        " options.)",
+        doc="Query string of the endpoint's URL, without the `?`, for example `code=…`. Parameters in the sink URI are"
+        " options and are not sent.",
         secret=True,
     )
     webhook_signing_secret: str | None = option(
         None,
-        doc="Sign requests according to Standard Webhooks with this secret: `whsec_` and base64. With several secrets,"
-        " separated by spaces, each request has a signature for each; use this to rotate the secret without"
-        " interruption.",
+        doc="Secret for signing requests according to Standard Webhooks: `whsec_` followed by base64. With several"
+        " secrets, separated by spaces, every request carries one signature per secret, so that a secret can be"
+        " replaced without interruption.",
         secret=True,
     )
     parallel_requests: int = option(
-        16, doc="Maximum number of parallel requests of each writer. Parallel requests never share the key of a row."
+        16,
+        doc="Maximum number of requests that each writer sends in parallel. Two parallel requests never contain rows"
+        " with the same key.",
     )
     buffer_size: ByteSize = option(
         ByteSize(16 * MB),
         doc="How much memory each writer may use for unacknowledged requests. At this limit, the writer stops reading"
-        " the source until requests are acknowledged.",
+        " from the source until requests are acknowledged.",
     )
-    ca_cert: str | None = option(
-        None, doc=f"Certificates of the trusted authorities, {_PEM}. Default: those of the system."
+    ca_cert: str | None = option(None, doc=f"CA certificates to trust, {_PEM}. Default: the system's CA certificates.")
+    client_cert: str | None = option(None, doc=f"Client certificate, {_PEM}. Requires `client_key`.")
+    client_key: str | None = option(
+        None, doc=f"Unencrypted private key of the client certificate, {_PEM}.", secret=True
     )
-    client_cert: str | None = option(None, doc=f"Certificate of the client, {_PEM}. Requires `client_key`.")
-    client_key: str | None = option(None, doc=f"Private key of the client, unencrypted, {_PEM}.", secret=True)
     insecure_tls_skip_verify: bool = option(False, doc="Accept any certificate. For tests only.")
     insecure_allow_http: bool = option(
-        False, doc="Allow `webhook-http://` to other machines. Rows and secrets are then sent unencrypted."
+        False, doc="Allow `webhook-http://` URIs to other machines. Rows and secrets are then sent unencrypted."
     )
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ class FlushConfig:
     Messages: int = option(0, doc="Send a batch when it has this many messages.")
     Bytes: int = option(0, doc="Send a batch when its messages total this many bytes.")
     Frequency: Duration = option(
-        Duration(0.0), doc="Send a batch this long after its first message arrived, full or not."
+        Duration(0.0), doc="Send a batch, even if it is not full, this long after its first message arrived."
     )
 
     def __post_init__(self) -> None:
@@ -41,11 +41,11 @@ class RetryConfig:
 
     Max: str = option(
         "3",
-        doc="How many times a request is retried before the step fails: a number, or `inf`. Responses that only a"
-        " different setting can fix are not retried.",
+        doc="How many times to retry a request before the step fails: a number, or `inf`. A failure that only a"
+        " different setting can fix is not retried.",
     )
     Backoff: Duration = option(
-        Duration(0.5), doc="Time to wait before the first retry. The time doubles with each retry, up to 30 s."
+        Duration(0.5), doc="Time to wait before the first retry. The wait doubles with each retry, up to 30 s."
     )
 
     def __post_init__(self) -> None:
@@ -71,8 +71,8 @@ class RetryConfig:
 class SinkConfig:
     """The entries of `webhook_sink_config`."""
 
-    Flush: dict[str, Any] = option(None, doc="When to send a batch; see below.")
-    Retry: dict[str, Any] = option(None, doc="How to retry a failed request; see below.")
+    Flush: dict[str, Any] = option(None, doc="Entries that decide when a batch is sent.")
+    Retry: dict[str, Any] = option(None, doc="Entries that decide how a failed request is retried.")
 
     @classmethod
     def of(cls, value: Mapping[str, Any] | None) -> SinkConfig:

@@ -45,9 +45,11 @@ _DECIMAL = re.compile(r"-?\d+(\.\d+)?|NaN|-?Infinity")
 class ReferenceEncoderOptions:
     """Options of the reference encoder."""
 
-    ascii_only: bool = option(True, doc="Escape all characters that are not ASCII.")
-    service: str = option("", doc="HOST:PORT that must accept a connection before every batch; empty for none.")
-    password: str | None = option(None, doc="Not used. Exists to test that secrets are masked.", secret=True)
+    ascii_only: bool = option(True, doc="Escape all non-ASCII characters.")
+    service: str = option(
+        "", doc="HOST:PORT of a service that must accept a connection before every batch; empty for none."
+    )
+    password: str | None = option(None, doc="Not used. Tests check that it is never shown.", secret=True)
 
 
 class ReferenceEncoder(Encoder):

@@ -81,10 +81,10 @@ class Closable:
 class ReferenceOptions:
     """Options of the reference sink."""
 
-    partitions: int = option(3, doc="Partitions of each topic.")
-    buffer_size: ByteSize = option(ByteSize(MB), doc="Bytes of messages to hold before they are written.")
-    max_message_bytes: ByteSize = option(ByteSize(MB // 4), doc="The largest value that a message may have.")
-    patience: Duration = option(Duration(30.0), doc="How long to wait while the destination accepts nothing.")
+    partitions: int = option(3, doc="Number of partitions per topic.")
+    buffer_size: ByteSize = option(ByteSize(MB), doc="Bytes of messages to buffer before they are written.")
+    max_message_bytes: ByteSize = option(ByteSize(MB // 4), doc="Maximum size of the value of a message.")
+    patience: Duration = option(Duration(30.0), doc="How long to wait while the destination accepts no messages.")
     password: str | None = option(None, doc="Not used. Tests check that it is never shown.", secret=True)
 
     def __post_init__(self) -> None:

@@ -13,12 +13,12 @@ from cdc_conformance.sabotage.running import run
 
 
 @click.command()
-@click.option("--kind", "only", type=click.Choice(list(HOMES)), multiple=True, help="Only saboteurs of this kind.")
-@click.option("--only", "promise", metavar="PROMISE", default="", help="Only the saboteur of this promise.")
+@click.option("--kind", "only", type=click.Choice(list(HOMES)), multiple=True, help="Run only saboteurs of this kind.")
+@click.option("--only", "promise", metavar="PROMISE", default="", help="Run only the saboteur of this promise.")
 @click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Number of processes.")
-@click.option("--limit", "limit_s", metavar="SECONDS", default=20.0, help="Time limit of one test.")
+@click.option("--limit", "limit_s", metavar="SECONDS", default=20.0, help="Time limit for each test.")
 def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None:
-    """Run each suite against every saboteur. Each must fail exactly the test of its own promise.
+    """Run each suite against every saboteur. Each saboteur must fail exactly the test of its own promise.
 
     The reference components must pass every test. The exit status is 1 if any result differs.
     """

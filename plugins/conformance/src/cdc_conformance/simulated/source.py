@@ -157,11 +157,11 @@ class SimulatedOptions:
     batch_rows: int = option(1000, doc="Maximum number of rows in a batch.")
     time_passes: bool = option(
         True,
-        doc="Advance the cluster's clock while the changefeed waits, to close timestamps. If off, only `tick` advances"
-        " it.",
+        doc="Advance the cluster's clock while the changefeed waits, so that timestamps are closed. If false, only"
+        " `tick` advances the clock.",
     )
     idle_interval: Duration = option(
-        Duration(0.2), doc="How often the clock of an idle database advances; 0 means at each poll of the changefeed."
+        Duration(0.2), doc="How often the clock of an idle database advances; 0 means whenever the changefeed polls."
     )
 
     def __post_init__(self) -> None:

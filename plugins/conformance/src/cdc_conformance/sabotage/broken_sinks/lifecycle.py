@@ -140,7 +140,7 @@ class Destinations(ReferenceDestination):
 class AcceptsTypos(ReferenceOptions):
     """Accepts a wrong spelling of an option, for compatibility."""
 
-    partiitons: int = option(3, doc="Partitions of each topic.")
+    partiitons: int = option(3, doc="Number of partitions per topic.")
 
 
 @breaks("test_every_option_is_documented")
