@@ -194,7 +194,11 @@ def cases(draw: st.DrawFn) -> Case:
             "mvcc": stamps,
         }
     )
-    return Case(columns, primary_key, draw(st.lists(changes, max_size=8)), options)
+    rows = draw(st.lists(changes, max_size=8))
+    for row in rows:
+        if row["after"] is not None:
+            row["key"] = {name: row["after"][name] for name in primary_key}
+    return Case(columns, primary_key, rows, options)
 
 
 def batch_of(case: Case) -> RowBatch:
