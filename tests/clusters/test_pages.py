@@ -72,7 +72,7 @@ def test_the_nodes_of_the_page_run_its_changefeed_together(database: str, sql: S
     commands = [re.sub(r"^cdc node .*(?= &)", rf"\g<0> --master-port {port} 2>> node.log", each) for each in commands]
     *nodes, create = commands[: commands.index("cdc create feeds.toml") + 1]
     # A worker that meets a master before its election tries again some ten seconds later.
-    registered = "cat .cdc/nodes/*/cluster/worker.log | grep -c 'Successfully registered with master'"
+    registered = "grep -l 'Successfully registered with master' .cdc/nodes/*/cluster/worker.log | wc -l"
     joined = f'until [ "$({registered})" = 2 ]; do sleep 1; done'
     until = "until grep -q ' with 2 task slots' node.log && ls out/*/*.RESOLVED; do sleep 1; done"
     rest = commands[len(nodes) + 1 :]
