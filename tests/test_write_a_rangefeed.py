@@ -66,4 +66,4 @@ def test_every_method_is_in_the_table_of_calls(part: type) -> None:
 
 
 def test_every_fixture_that_is_named_exists() -> None:
-    assert CONTRACT.no_fixtures(RangefeedConformance) == {"pytest", "id", "n", "note"}
+    assert CONTRACT.no_fixtures(RangefeedConformance) == {"id", "n", "note"}

@@ -119,7 +119,7 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
     Process.in_use = {7001}
     with ExitStack() as stack:
         join(stack, store, tmp_path, "one", 7001)
-        eventually("it resigns", lambda: "is port 7001 free here?" in caplog.text)
+        eventually("it resigns", lambda: "check that port 7001 is free" in caplog.text)
         join(stack, store, tmp_path, "two", 7002)
         eventually("the other one leads", lambda: leader(store) == "two")
 
