@@ -111,7 +111,7 @@ def rows(
         {name: change.values[name] for name in schema.primary_key} for change in changes
     ]
     after = [None if change.op is Op.DELETE else change.values for change in changes]
-    own = [change.mvcc or updated for change, updated in zip(changes, times, strict=True)]
+    own = [updated if change.mvcc is None else change.mvcc for change, updated in zip(changes, times, strict=True)]
     return RowBatch.of(
         schema,
         op=pa.array([int(change.op) for change in changes], pa.uint8()),
