@@ -140,7 +140,7 @@ class Pausing:
     def _show(self, pause: Pause) -> None:
         if self._known is None:
             log.warning(
-                "%s. It delivers nothing, and its source retains the history that it has not read; once the cause is"
+                "%s. It delivers nothing, and its source retains the history that has not been read; once the cause is"
                 " fixed, run `%s` to continue",
                 self._sentence(pause),
                 self._command,

@@ -108,7 +108,7 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
     assert engine.statuses[-1].waiting_for is None
     [said] = [text for text in caplog.messages if "has been paused since" in text]
     assert "row 7 of table counter is refused: correct it. It delivers nothing" in said
-    assert "its source retains the history that it has not read; once the cause is fixed, run `cdc" in said
+    assert "its source retains the history that has not been read; once the cause is fixed, run `cdc" in said
     assert "run `cdc resume shop.toml t` to continue" in said
     assert "changefeed 't' is resumed" in caplog.messages
 
