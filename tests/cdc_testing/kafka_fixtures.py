@@ -31,7 +31,8 @@ class RegistryProxy:
     With *user* and *password* it answers 401 to everybody else. With *certificates* it speaks TLS, and can demand a
     certificate that their authority signed. `requests` lists what was asked, as "GET /subjects". While `failure` is a
     status code it answers that; while `odd` is a status and a body it answers these, and with `cut` it ends the
-    connection before the body does. While `silent` is set it takes requests and does not answer.
+    connection before the body does. It answers like Redpanda to a path that contains `unknown`, and refuses requests to
+    register a schema while `unwritable` is set. While `silent` is set it takes requests and does not answer.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class RegistryProxy:
         self.failure: int | None = None
         self.odd: tuple[int, bytes] | None = None
         self.cut = False
+        self.unknown: str | None = None
+        self.unwritable = False
         self._answering = threading.Event()
         self._answering.set()
         self.behind = urlsplit(url)
@@ -98,6 +101,10 @@ class RegistryProxy:
             return self.odd[0], _JSON, self.odd[1]
         if self.failure is not None:
             return self.failure, _JSON, b'{"error_code": %d, "message": "the proxy was told to fail"}' % self.failure
+        if self.unknown is not None and self.unknown in path:
+            return 404, _JSON, b'{"message": "Not found", "code": 404}'
+        if self.unwritable and method == "POST" and "/compatibility/" not in path and path.endswith("/versions"):
+            return 403, _JSON, b'{"error_code": 40301, "message": "User is denied operation Write"}'
         if self.authorization is not None and headers.get("authorization") != self.authorization:
             return 401, _JSON, b'{"error_code": 401, "message": "Unauthorized"}'
         assert self.behind.hostname is not None

@@ -123,9 +123,20 @@ def test_the_compatibility_of_a_subject_is_its_own_or_the_registrys(
     ("schema_type", "old", "new"),
     [("JSON", schema_of("integer"), schema_of("string")), ("AVRO", avro_of("long"), avro_of("string"))],
 )
+@pytest.mark.parametrize("unknown", [None, "/versions?verbose"])
 def test_an_incompatible_schema_is_refused_with_the_reason_and_both_schemas(
-    registry: Registry, topic_prefix: str, set_compatibility: Any, schema_type: Any, old: str, new: str
+    registry_proxy: ProxyFactory,
+    topic_prefix: str,
+    set_compatibility: Any,
+    schema_type: Any,
+    old: str,
+    new: str,
+    unknown: str | None,
 ) -> None:
+    proxy = registry_proxy()
+    proxy.unknown = unknown
+    registry = Registry.of(proxy.url, owner=OWNER)
+    registry.check(f"{topic_prefix}first", new, schema_type)
     subject = f"{topic_prefix}foo-value"
     registry.register(subject, old, schema_type)
     set_compatibility(subject, "BACKWARD")
@@ -155,6 +166,16 @@ def test_a_registration_that_met_another_one_can_be_repeated(
         registry.register(subject, avro_of("long"), "AVRO")
     monkeypatch.undo()
     assert registry.register(subject, avro_of("long"), "AVRO") > 0
+
+
+def test_a_schema_that_is_there_needs_no_right_to_write(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+    proxy = registry_proxy()
+    schema_id = Registry.of(proxy.url, owner=OWNER).register(topic_prefix, avro_of("long"), "AVRO")
+    proxy.unwritable = True
+    reader = Registry.of(proxy.url, owner=OWNER)
+    assert reader.register(topic_prefix, avro_of("long"), "AVRO") == schema_id
+    with pytest.raises(TerminalError, match="denied access"):
+        reader.register(topic_prefix, avro_of("string"), "AVRO")
 
 
 def test_an_earlier_version_is_accepted_even_if_it_is_incompatible_now(

@@ -29,7 +29,7 @@ from cdc_schema_registry.calls import (
 
 SchemaType = Literal["AVRO", "JSON"]
 """The names of schema languages in registries."""
-_INCOMPATIBLE, _INVALID = 409, 422
+_NO_PATH, _INCOMPATIBLE, _INVALID = 404, 409, 422
 
 _VERIFY_S = 10.0
 _VERIFY_BEFORE_NEW_S = 1.0
@@ -88,10 +88,10 @@ class Registry:
         return cls(RegistryAddress.parse(text, owner=owner), read_only)
 
     def register(self, subject: str, schema: str, schema_type: SchemaType) -> int:
-        """Register *schema* in *subject* and return its id.
+        """Return the id of *schema* in *subject*, where it is registered now unless it is there.
 
-        It sends one request for each pair; other calls are a look-up in a dict. The error of a refused schema contains
-        the reason, the new schema and the registered schema.
+        It asks once for each pair; other calls are a look-up in a dict. A schema that is there needs no right to write.
+        The error of a refused schema contains the reason, the new schema and the registered schema.
         """
         if self.read_only:
             return self._present_id(subject, schema_type, schema)
@@ -100,11 +100,14 @@ class Registry:
         if schema_id is None:
             self.verify(every_s=_VERIFY_BEFORE_NEW_S)
             try:
-                answer = post(self.address, in_subject(subject, "/versions"), _body(schema, schema_type), id=int)
+                schema_id = self._find(subject, schema, schema_type)
+                if schema_id is None:
+                    path = in_subject(subject, "/versions")
+                    schema_id = int(post(self.address, path, _body(schema, schema_type), id=int)["id"])
             except Exception as error:
                 raise self._refused(subject, schema, schema_type, error, checking=False) from None
             self._registered.verified_at = self._registered.verified_at if ids else time.monotonic()
-            schema_id = ids[subject, schema_type, schema] = answer["id"]
+            ids[subject, schema_type, schema] = schema_id
         return schema_id
 
     def verify(self, *, every_s: float | None = None) -> None:
@@ -237,8 +240,14 @@ class Registry:
 
     def _conflict(self, subject: str, schema: str, schema_type: SchemaType) -> str | None:
         """Return why *schema* cannot be the next version of *subject*; None when it can."""
-        path = f"compatibility/{in_subject(subject, '/versions?verbose=true')}"
-        answer = _or_none(lambda: post(self.address, path, _body(schema, schema_type)))
+        path, body = f"compatibility/{in_subject(subject, '/versions')}", _body(schema, schema_type)
+        try:
+            answer = _or_none(lambda: post(self.address, f"{path}?verbose=true", body))
+        except RefusedError as error:
+            if error.status != _NO_PATH:
+                raise
+            # Redpanda and Karapace compare with a version that the path names, and transitively with all before it.
+            answer = _or_none(lambda: post(self.address, f"{path}/latest?verbose=true", body))
         if answer is None or answer.get("is_compatible", True):
             return None
         return "; ".join(map(str, answer.get("messages") or [answer.get("reason") or "no reason was returned"]))
