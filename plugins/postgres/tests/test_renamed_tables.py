@@ -92,6 +92,22 @@ def test_a_renamed_table_that_still_matches_does_not_join_a_second_time(database
         assert set(feed.token["tables"]) == {"public.t"}
 
 
+@pytest.mark.parametrize("swapped", [True, False])
+def test_watched_tables_that_take_a_name_of_another_keep_their_own(database: str, sql: Sql, *, swapped: bool) -> None:
+    sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text, body text); INSERT INTO u SELECT id + 50, 'u' FROM t")
+    with caught_up(database, "t", "u") as feed:
+        sql.execute("ALTER TABLE t RENAME TO w; ALTER TABLE u RENAME TO t")
+        first = "u" if swapped else "w"
+        if swapped:
+            sql.execute("ALTER TABLE w RENAME TO u")
+        feed.catch_up()
+        feed.restart()
+        sql.execute(f"UPDATE {first} SET v = 'first' WHERE id = 1; DELETE FROM t WHERE id = 150")
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, f"SELECT * FROM {first}")
+        assert feed.rows("public.u") == table_of(sql, "SELECT * FROM t")
+
+
 def test_a_new_table_with_the_old_name_ends_the_changefeed(feed: Feed, sql: Sql) -> None:
     sql.execute("UPDATE t SET v = 'before' WHERE id = 1")
     sql.execute("ALTER TABLE t RENAME TO w")

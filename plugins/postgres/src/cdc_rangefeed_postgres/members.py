@@ -72,8 +72,8 @@ def load_members(
     or not in a publication that existed before, are left out. Raises: ConfigError.
     """
     found = find_tables(connection, selection)
-    listed = {oid: name for name, oid in found.items() if selection.lists(name)}
-    # A table that is listed under its new name is another table for its consumers.
+    # A table that is listed under a new name is another table for its consumers, unless it took that of another one.
+    listed = {oid: name for name, oid in found.items() if selection.lists(name) and name not in states}
     kept = {
         name: state for name, state in states.items() if selection.wants(name) and listed.get(state.oid, name) == name
     }
