@@ -26,13 +26,14 @@ _VISIBLE = re.compile(r"[!-~]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudEvents:
-    """How the messages of a changefeed are events. Picklable.
+    """How the messages of a changefeed become events. Picklable.
 
     `source` and `type_prefix` begin the attributes `source` and `type`. In mode "structured" the value of a message is
     the event as JSON, and its content type `EVENT_TYPE`. In "binary" the value is the data, and the attributes, in
     `MessageBatch.attributes`, become headers.
 
-    Raises: ValueError, a sentence, for a source that is not a URI, or a prefix that no header can hold as it is.
+    Raises: ValueError, with a sentence, for a source that is not a URI, or a prefix that a header cannot contain
+    unchanged.
     """
 
     source: str
@@ -68,14 +69,14 @@ class CloudEvents:
         return names.take(ops), types.take(ops)
 
     def op_of(self, type_: str) -> Op:
-        """Return what the attribute `type` of a row says; a scanned row counts as inserted. Raises: ValueError."""
+        """Return the `Op` for the attribute `type` of a row; a scanned row counts as inserted. Raises: ValueError."""
         for op, name in _OPS.items():
             if type_ == f"{self.type_prefix}{name}":
                 return Op.INSERT if op is Op.SCAN else op
         raise ValueError(f"unknown event type '{type_}'")
 
     def resolved(self, timestamp: Timestamp) -> dict[str, str]:
-        """Return the attributes of a resolved mark. It has no subject, and the source of the whole changefeed."""
+        """Return the attributes of a resolved mark: without a subject, and with the source of the whole changefeed."""
         moment = np.datetime_as_string(np.datetime64(timestamp.wall // 1000, "us"))
         return {
             "datacontenttype": "application/json",

@@ -19,11 +19,12 @@ from cdc_core.timestamp import Timestamp
 class DecodedRow:
     """A row as consumers read it. Fields that the envelope does not contain are None.
 
-    Values are those of `RowBatch.column(...).to_pylist()` for the same row, or numbers where Python lacks the value
-    (infinite dates, 24:00:00, years outside of its range), see `plain_value`. `key` has the values of the primary key
-    in key order, from any part of the message, but the key of another column. `key_in_value` and `topic_in_value` are
-    what these options add to the value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls.
-    It lacks the columns that `unavailable` names: the source did not know their values. `op` is never SCAN.
+    Values are those of `RowBatch.column(...).to_pylist()` for the same row, or numbers where Python cannot represent
+    the value (infinite dates, 24:00:00, years outside its range); see `plain_value`. `key` has the values of the
+    primary key in key order, from any part of the message, unless another column is the key. `key_in_value` and
+    `topic_in_value` are what these options add to the value. `after` is None for a delete. In envelope `bare`, it may
+    be the key and nulls. It lacks the columns that `unavailable` names, because the source did not know their values.
+    `op` is never SCAN.
     """
 
     key: tuple[Any, ...] | None
@@ -40,8 +41,8 @@ class DecodedRow:
 class Decoder(ABC):
     """Reads the messages and files of an encoder with the same context. Constructors connect to nothing.
 
-    Values have the types of *schema*. Rows of other versions of the table are read too, and columns that *schema* lacks
-    have the format's own types. Raises: ValueError when the encoder did not write the bytes.
+    Values have the types of *schema*. Rows of other versions of the table are read too; columns that *schema* lacks
+    have the format's own types. Raises: ValueError if the encoder did not write the bytes.
     """
 
     def __init__(self, context: EncoderContext) -> None:
@@ -59,19 +60,20 @@ class Decoder(ABC):
         """Return the rows of `file` as a batch, for fast readers. The default converts one row at a time.
 
         The file must have been written with exactly *schema*, with `updated` and the key. `op` is DELETE for a row that
-        the format shows as deleted. For other rows, it is what the format contains, otherwise INSERT.
+        the format marks as deleted. For other rows, it is the operation that the format contains, or INSERT if it
+        contains none.
         """
         return rows_of(schema, self.file(schema, body))
 
     @abstractmethod
     def resolved(self, value: bytes | None) -> Timestamp | None:
-        """Return the timestamp when *value*, of a message or a file, is a resolved mark; None when it is a row."""
+        """Return the timestamp if *value*, of a message or a file, is a resolved mark; None if it is a row."""
 
 
 def plain_value(scalar: pa.Scalar) -> Any:
     """Return one value of a `RowBatch`, or the struct of a whole row, in the form of a `DecodedRow`.
 
-    It is `as_py`, or the number in Arrow where Python lacks the value.
+    It is `as_py()`, or Arrow's number if Python cannot represent the value.
     """
     if isinstance(scalar, pa.StructScalar):
         return {name: plain_value(scalar[name]) for name in scalar} if scalar.is_valid else None

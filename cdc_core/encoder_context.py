@@ -14,7 +14,7 @@ from cdc_core.envelope import Envelope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderContext:
-    """What an encoder and its decoder are created from. Picklable."""
+    """The values from which an encoder and its decoder are created. Picklable."""
 
     changefeed: str
     envelope: Envelope
@@ -24,15 +24,16 @@ class EncoderContext:
     output: str = "messages"
     """What the sink needs, "messages" or "files"."""
     preview: bool = False
-    """Whether messages are only shown to a person: ask a schema registry then, but register nothing."""
+    """Whether messages are only shown to a person. If so, look up schemas in a registry, but register none."""
     compression: str = "none"
-    """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
+    """How to compress files, for an encoder whose registration sets `compresses`; "none" for all others."""
     source: SourceFacts = field(default_factory=SourceFacts)
-    """What fills the members `source` and `op` of envelope `enriched`: see `SourceFacts.members` and `op_texts`."""
+    """The values for the member `source` of envelope `enriched`: see `SourceFacts.members`."""
     events: CloudEvents | None = None
-    """How messages are events in envelope `cloudevents`; None in any other."""
+    """How messages become events in envelope `cloudevents`; None in any other envelope."""
     key_column: str | None = None
-    """The column that is the key of messages, of an encoder with `rekeys`; None for the primary key."""
+    """For an encoder with `rekeys`, the column that is the key of messages; None for the primary key."""
     clock: Callable[[], int] = time.time_ns
-    """Returns nanoseconds since 1970 for the member `ts_ns` of envelope `enriched`, once for each batch. It is the only
-    time that a message may contain."""
+    """Returns nanoseconds since 1970, for the member `ts_ns` of envelope `enriched`. Call it once for each batch. It is
+    the only clock whose time a message may contain.
+    """

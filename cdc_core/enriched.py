@@ -30,12 +30,12 @@ _TEXTS = pa.array([None, *(_OPS[op] for op in Op)], pa.string())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFacts:
-    """Where the rows of a changefeed come from, apart from their table. Empty where that is unknown. Picklable."""
+    """Where the rows of a changefeed come from, apart from their table. Unknown values are empty. Picklable."""
 
     changefeed_sink: str = ""
     """Name of the sink, such as `kafka`."""
     job_id: str = ""
-    """Name of the changefeed, by which commands know it."""
+    """Name of the changefeed, as commands use it."""
     origin: str = ""
     """Kind of the source, such as `postgresql`."""
     source_node_locality: str = ""
@@ -60,7 +60,7 @@ def op_texts(rows: RowBatch) -> pa.Array:
 
 
 def op_of(text: str) -> Op:
-    """Return what a member `op` says. A scanned row cannot be told from an inserted one. Raises: ValueError."""
+    """Return the `Op` for a member `op`. Scanned and inserted rows look the same. Raises: ValueError."""
     for op, known in _OPS.items():
         if text == known:
             return op

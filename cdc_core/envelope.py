@@ -31,7 +31,7 @@ _IMAGES = ("after", "before")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What the messages of a changefeed hold, and where. Encoders, decoders and schemas ask it, never its name."""
+    """What the messages of a changefeed contain, and where. Encoders, decoders and schemas never compare its name."""
 
     name: str = "wrapped"
     updated: bool = False
@@ -43,12 +43,12 @@ class Envelope:
 
     @property
     def enriched(self) -> bool:
-        """Whether messages say what happened (`op`) and when they were made (`ts_ns`), and keys are objects."""
+        """Whether messages say what happened (`op`) and when they were created (`ts_ns`), and keys are objects."""
         return self.name == "enriched"
 
     @property
     def has_schema(self) -> bool:
-        """Whether keys and values are objects of two members: `payload`, and `schema` that describes it."""
+        """Whether keys and values are objects with two members: `payload`, and the `schema` that describes it."""
         return "schema" in self.enriched_properties
 
     @property
@@ -58,17 +58,17 @@ class Envelope:
 
     @property
     def delete(self) -> DeleteForm:
-        """What the message of a deleted row has."""
+        """What the message of a deleted row contains."""
         return SHAPES[self.name].delete
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The members that hold a row, in order."""
+        """The members that contain a row, in order."""
         return _IMAGES[: 1 + self.diff] if self.row is RowPlace.MEMBER else ()
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """The members that hold metadata, in order. They follow the images, or are inside `METADATA_MEMBER`."""
+        """The members that contain metadata, in order. They follow the images, or are inside `METADATA_MEMBER`."""
         return metadata_members(self.name, given_options(self), self.enriched_properties)
 
     @property
@@ -77,27 +77,27 @@ class Envelope:
         return tuple(member for option, members in SOURCE_TIMES.items() if getattr(self, option) for member in members)
 
     def check(self, owner: str) -> None:
-        """Raise an OptionError for an option without a place in this envelope. *owner* begins it: "encoder 'json'"."""
+        """Raise an OptionError if an option has no place in this envelope. The error begins with *owner*."""
         check_options(owner, self.name, given_options(self), self.enriched_properties)
 
     def column(self, rows: RowBatch, member: str) -> pa.StructArray | None:
-        """Return what *member* shows of each row, except `topic`; None for `before` when no row has one.
+        """Return the column for *member*, which is not `topic`; None for `before` if no row has one.
 
-        A row without a commit time of its own has that of `updated`. Raises: ContractError when the source left out the
-        row before an update or delete.
+        A row without its own commit time has that of `updated`. Raises: ContractError if the source left out the row
+        before an update or delete.
         """
         return shown_column(rows, member)
 
     def placed(self, metadata: Mapping[str, V], nest: Callable[[Mapping[str, V]], V]) -> dict[str, V]:
-        """Return the members of a message that hold *metadata*; *nest* makes one value of several members."""
+        """Return the members of a message that contain *metadata*; *nest* makes one value of several members."""
         return dict(metadata) if self.row is RowPlace.MEMBER else {METADATA_MEMBER: nest(metadata)}
 
     def split(
         self, message: Mapping[str, V], open_: Callable[[V], Mapping[str, V] | None]
     ) -> tuple[Mapping[str, V] | None, Mapping[str, V] | None, Mapping[str, V]]:
-        """Return the row, the row before and the metadata of a decoded *message*; *open_* returns an object's members.
+        """Return row, previous row and metadata of a decoded *message*; *open_* returns an object's members.
 
-        A resolved mark has `resolved` as its only metadata, and nothing else.
+        A resolved mark has only the metadata `resolved`, and no rows.
         """
         rest = dict(open_(message["payload"]) or {}) if self.has_schema and "payload" in message else dict(message)
         if "source" in self.metadata and "source" in rest:

@@ -46,11 +46,11 @@ START_OVER = f"To start over, {RUN_ANOTHER}, with an initial scan, and remove th
 
 
 class CdcError(Exception):
-    """Root of the tree. Never raised itself.
+    """The base class of all errors. Never raised directly.
 
-    `repairable` says that nothing is wrong with what the user wrote or the source holds: someone repairs the cause
-    elsewhere, such as a password, a permission, a certificate, a topic or a bucket. A changefeed that has delivered
-    something before tries again, as after any failure that is not an outage; another one ends at once.
+    `repairable` says that neither the user's configuration nor the source's data is wrong: someone must repair the
+    cause elsewhere, such as a password, a permission, a certificate, a topic or a bucket. A changefeed that has
+    delivered something before retries, as after any failure that is not an outage; any other changefeed ends at once.
     """
 
     exit_status = 1
@@ -61,13 +61,13 @@ class CdcError(Exception):
 
 
 class ConfigError(CdcError, ValueError):
-    """What the user wrote cannot work. Raised before anything is created on the source or at the sink."""
+    """The user's configuration cannot work. Raised before anything is created at the source or the sink."""
 
     exit_status = 2
 
 
 class OptionError(ConfigError):
-    """An option or URI parameter is unknown, malformed, or impossible together with another one."""
+    """An option or URI parameter is unknown, malformed, or incompatible with another one."""
 
 
 class UnknownPluginError(ConfigError, LookupError):
@@ -82,16 +82,16 @@ class PluginConflictError(ConfigError):
 
 
 class PluginLoadError(ConfigError):
-    """The plugin asked for is installed but cannot be used."""
+    """The requested plugin is installed but cannot be used."""
 
 
 class RetryableError(CdcError):
-    """The same work may succeed later. The engine repeats the step from the last saved progress.
+    """The same work may succeed later, so the engine repeats the step from the last saved progress.
 
-    `retry_after_s` is the least wait that the other side asked for, or None for the engine's own back-off. `outage`
-    says that the other side is out of reach or busy: the engine tries again for as long as that lasts. Any other
-    failure may be due to what the step holds: the engine gives up when the same step has failed
-    `max_attempts` times, and for `give_up_after`.
+    `retry_after_s` is the minimum wait that the other side requested, or None for the engine's own backoff. `outage`
+    says that the other side is unreachable or busy: the engine retries for as long as that lasts. Any other failure may
+    be caused by the contents of the step: the engine gives up when the same step has failed `max_attempts` times and
+    `give_up_after` has passed.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class RetryableRangefeedError(RetryableError):
 
 
 class RestartError(RetryableRangefeedError):
-    """Nothing failed: the rangefeed needs another attempt, as for other tables. The message says why.
+    """Nothing failed, but the rangefeed needs another attempt, for example to read other tables. The message says why.
 
-    It begins at once if this one has saved a step, and like any retry otherwise.
+    The new attempt begins at once if this one has saved a step, and otherwise after a wait, like any retry.
     """
 
 
@@ -130,7 +130,7 @@ class UnplannedSchemaError(RestartError):
 
 
 class RetryableSinkError(RetryableError):
-    """The destination is unreachable, busy, or refuses for the moment."""
+    """The destination is unreachable or busy, or refuses temporarily."""
 
 
 class RowError(CdcError):
@@ -138,7 +138,7 @@ class RowError(CdcError):
 
     The engine passes the rows again in smaller parts until the bad ones are alone; these end the changefeed or become
     dead letters, as on_error says, and all others are delivered. `row` is the index of a row that is probably bad, or
-    None: it is tried alone first, which saves most of the search, and a wrong one does no harm.
+    None. This row is tried alone first, which saves most of the search; a wrong index does no harm.
     """
 
     def __init__(self, message: str, *, row: int | None = None, repairable: bool = False) -> None:
@@ -149,25 +149,26 @@ class RowError(CdcError):
 class EncodeError(RowError):
     """A value has no representation in the chosen format. Names table, column and key.
 
-    Leaves `Sink.emit` before the sink has taken any row of that call. `row` counts within the batch to be encoded.
+    Leaves `Sink.emit` before the sink has taken any row of that call. `row` is the index in the batch that was to be
+    encoded.
     """
 
 
 class RefusedRowsError(RowError):
     """The destination refuses rows, and the sink cannot tell which: otherwise it lists them in `Flushed.refused`.
 
-    Raised by `Sink.emit` or `Sink.flush`. Of the rows since the last flush none counts as delivered, though some may
-    be; the sink has forgotten them all and is ready for more. `row` counts as `RefusedRow.index` does. Never for a
-    failure that may pass: that is a RetryableSinkError.
+    Raised by `Sink.emit` or `Sink.flush`. None of the rows since the last flush counts as delivered, although some may
+    have been; the sink has forgotten all of them and is ready for more. `row` is counted like `RefusedRow.index`. Do
+    not raise it for a temporary failure, which is a RetryableSinkError.
     """
 
 
 class TerminalError(CdcError):
-    """No retry can help: the changefeed stops and says so."""
+    """No retry can help: the changefeed stops with this error."""
 
 
 class HistoryLostError(TerminalError):
-    """The source has thrown away changes that were not delivered yet."""
+    """The source has discarded changes that were not delivered yet."""
 
 
 class TerminalRangefeedError(TerminalError):
@@ -175,11 +176,11 @@ class TerminalRangefeedError(TerminalError):
 
 
 class TerminalSinkError(TerminalError):
-    """The destination refuses for good."""
+    """The destination refuses permanently."""
 
 
 class DestinationLostError(TerminalSinkError):
-    """The destination lost what was delivered. The next run accepts what is there, because the user was told."""
+    """The destination lost what was delivered. The next run accepts what is there, because this error told the user."""
 
 
 class BadRowError(TerminalError):
@@ -191,7 +192,7 @@ class FencedError(TerminalError):
 
 
 class ContractError(CdcError):
-    """A plugin broke its contract. The message names the plugin and the clause."""
+    """A plugin broke its contract. The message names the plugin and the broken clause."""
 
 
 _WIRE = re.compile(r"<<cdc-error ([A-Za-z0-9+/=]+)>>")

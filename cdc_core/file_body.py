@@ -20,8 +20,9 @@ class FileBody(ABC):
     """
 
     held_bytes: int = 0
-    """Memory of rows that were written and whose bytes are not final yet, such as those of an unfinished block. Sinks
-    include it in their memory limits."""
+    """Memory taken by written rows whose bytes are not final yet, such as those of an unfinished block. Sinks include
+    it in their memory limits.
+    """
 
     @abstractmethod
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:

@@ -12,8 +12,8 @@ from cdc_core.timestamp import Timestamp
 class Frontier:
     """Resolved timestamp per span; its minimum is the high-water mark.
 
-    A new frontier watches its spans at timestamp zero, which means "nothing is resolved". Spans only move forward. A
-    part of a span may be forwarded alone: the span is split, and joined again when neighbours meet.
+    A new frontier watches its spans at timestamp zero, which means "nothing is resolved". Spans only move forward. Part
+    of a span may be forwarded alone: the span is split, and adjacent parts with equal timestamps are joined again.
     """
 
     __slots__ = ("_least", "_tables")
@@ -39,7 +39,7 @@ class Frontier:
 
     @property
     def high_water(self) -> Timestamp:
-        """The minimum over all watched spans; zero while any span has nothing resolved, or when none is watched."""
+        """The minimum over all watched spans; zero while nothing is resolved in some span, or if no span is watched."""
         return min(self._least.values(), default=Timestamp())
 
     @property
@@ -48,20 +48,20 @@ class Frontier:
         return max((timestamp for _, timestamp in self), default=Timestamp())
 
     def of(self, span: Span) -> Timestamp:
-        """The minimum over the watched parts of *span*; zero when no part of it is watched."""
+        """The minimum over the watched parts of *span*; zero if no part of it is watched."""
         watched = self._tables.get(span.table, ())
         return min((timestamp for part, timestamp in watched if part.overlap(span)), default=Timestamp())
 
     def copy(self) -> Frontier:
-        """Return a frontier of its own that stands where this one stands."""
+        """Return an independent frontier with the same timestamps."""
         frontier = Frontier(())
         frontier._tables, frontier._least = dict(self._tables), dict(self._least)
         return frontier
 
     def watching(self, spans: Iterable[Span]) -> Frontier:
-        """Return the frontier of the tables of *spans*, each a whole table.
+        """Return a frontier of the tables of *spans*, each a whole table.
 
-        What this one watches of them stays where it is; a table that it does not watch begins at its high-water mark.
+        Tables that this frontier watches keep their timestamps; the others begin at its high-water mark.
         """
         frontier = Frontier(())
         for span in spans:

@@ -12,12 +12,12 @@ from cdc_core.registrations import Registration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionRegistration(Registration):
-    """A Python function that queries call by `name`: lower-case letters, digits and `_`, and no name that SQL has.
+    """A Python function that queries call by `name`: lower-case letters, digits and `_`, and not a name in SQL.
 
     It gets an Arrow array for each argument, all of the same length, and returns an array with one value for each row,
     in order. It handles nulls: any argument may be null in any row. It may be called with any rows, in any process, and
-    again for the same rows. When it raises an exception, it is called again with parts of the rows, until the rows are
-    found for which it fails; these are bad rows, and no others.
+    again for the same rows. If it raises an exception, it is called again with parts of the rows, until the rows for
+    which it fails are found; only these are bad rows.
     """
 
     KIND: ClassVar[str] = "function"
@@ -32,4 +32,4 @@ class FunctionRegistration(Registration):
     returns: pa.DataType
     """The Arrow type of the values."""
     deterministic: bool
-    """Must be True, and has no default: a function that is not deterministic cannot be used."""
+    """Must be True, and must be given: a function that is not deterministic cannot be used."""

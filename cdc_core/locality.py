@@ -13,8 +13,8 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 class Locality:
     """Tiers from the outermost to the innermost, as pairs of name and value. Without tiers, the place is unknown.
 
-    As a filter (`execution_locality`), it matches a place that has all of its tiers, in any order. Two places are the
-    closer, the more leading tiers they share, as in CockroachDB.
+    As a filter (`execution_locality`), it matches a place that has all of its tiers, in any order. The more leading
+    tiers two places share, the closer they are, as in CockroachDB.
     """
 
     tiers: tuple[tuple[str, str], ...] = ()
@@ -44,7 +44,7 @@ class Locality:
         return set(wanted.tiers) <= set(self.tiers)
 
     def common(self, other: Locality) -> int:
-        """Return how many leading tiers both have in common: the more, the closer they are."""
+        """Return how many leading tiers both have in common. The more there are, the closer the places."""
         count = 0
         for mine, theirs in zip(self.tiers, other.tiers, strict=False):
             if mine != theirs:

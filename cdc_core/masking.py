@@ -36,7 +36,7 @@ def says_where_secrets_are(name: str, value: object) -> bool:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return *text* with every one of *secrets*, in any case, replaced by `***`, the longest first."""
+    """Return *text* with all *secrets* replaced by `***`, in upper or lower case, the longest ones first."""
     folded = text.casefold()
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORT:
@@ -110,9 +110,9 @@ def has_unencoded_password(uri: str) -> bool:
 
 
 def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
-    """Return *secrets* in every form that they take in texts: plain, in URIs, in Python literals and in JSON.
+    """Return *secrets* in every form in which texts may contain them: plain, in URIs, in Python literals and in JSON.
 
-    Of a secret with several lines or spaces, that is also each line alone, and all of it in one line.
+    For a secret with several lines or spaces, this includes each line alone, and the whole secret in one line.
     """
     forms: set[str] = set()
     for secret in secrets:

@@ -20,8 +20,8 @@ class MessageBatch:
     """The encoded rows of one `RowBatch`, in the same order, for one topic.
 
     `key` and `value` are Arrow arrays, large_binary or binary. A null value is a tombstone. `updated` is the column of
-    the rows. `headers` is a map<string, binary> array, or None without headers. `attributes` are those of the events in
-    mode "binary" of envelope `cloudevents`, of which `value` is the data; None otherwise.
+    the rows. `headers` is a map<string, binary> array, or None without headers. In mode "binary" of envelope
+    `cloudevents`, `attributes` are those of the events, and `value` is their data; otherwise, `attributes` is None.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class MessageBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The topics of tables: the prefix, and the table's name, its full name, or what the pattern makes of its parts.
+    """The topics of tables: the prefix, followed by the table's name, its full name, or the filled-in pattern.
 
     Sinks may escape the result.
     """
@@ -52,12 +52,12 @@ class TopicNames:
 
     @property
     def shared(self) -> bool:
-        """Whether all tables are meant to have one topic: the pattern has no placeholder."""
+        """Whether all tables are meant to share one topic, because the pattern has no placeholder."""
         return self.pattern is not None and not topic_placeholders(self.pattern)
 
     @property
     def remedy(self) -> str:
-        """What gives two tables of one name different topics, for messages."""
+        """For error messages: how to give two tables of one name different topics."""
         if self.pattern is None and not self.full_table_name:
             return "set option full_table_name"
         known = _PLACEHOLDERS if self.pattern is None else topic_placeholders(self.pattern)
@@ -67,7 +67,7 @@ class TopicNames:
         return f"add {{{missing}}} to option topic"
 
     def of_rows(self, rows: RowBatch) -> str:
-        """Return the topic of *rows*, as a sink gets them: prefix and `rows.topic`, otherwise that of their table."""
+        """Return the topic of *rows*, as a sink gets them: the prefix and `rows.topic`, or their table's topic."""
         topic = rows.topic
         return self.of(rows.schema.name) if topic is None else self.prefix + topic
 

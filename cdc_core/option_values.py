@@ -169,7 +169,7 @@ def _parse_moment(value: Any, *, position: bool) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return *seconds* as users write a `Duration`."""
+    """Return *seconds* in the form of a `Duration`, such as `10s`."""
     micros = round(seconds * 1_000_000)
     for unit in ("d", "h", "m", "s", "ms", "us"):
         unit_micros = round(_UNITS[unit] * 1_000_000)

@@ -77,13 +77,13 @@ def option(
     flag: bool = False,
     place: bool = False,
 ) -> Any:
-    """Declare one option as the default of a dataclass field. Without *default* the option must be given.
+    """Declare one option as the default of a dataclass field. Without *default*, the option is required.
 
     *doc* is one or two sentences for the generated tables. A *secret* is masked everywhere, and so are the secrets in a
-    *uri*, or in a list or table of URIs; neither is in the options' `repr`. Of an option that is both, all is masked,
-    but the store keeps it if its secrets are references. A `Duration | None` may also be a *flag*: true is 0 s.
-    For a sink, *place* says that another value makes its URI mean another place, such as another endpoint or account,
-    where nothing was delivered yet. Such a value is recorded, so it must not be secret.
+    *uri*, or in a list or table of URIs; the options' `repr` shows neither. If an option is both, its whole value is
+    masked, but the store keeps the value if its secrets are references. A `Duration | None` may also be a *flag*: true
+    is 0 s. For a sink, *place* says that with another value, the URI means another place, such as another endpoint or
+    account, where nothing was delivered yet. Such a value is recorded, so it must not be secret.
     """
     metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag, "place": place}
     return dataclasses.field(default=default, metadata=metadata, repr=not (secret or uri))
@@ -106,10 +106,10 @@ def option_names(cls: type) -> tuple[str, ...]:
 
 
 def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
-    """Return an instance of *cls* from what the user wrote. Raises: OptionError, which names *owner*, option, remedy.
+    """Return an instance of *cls* with the user's values. Raises: OptionError, which names *owner*, option and remedy.
 
     An option that *cls* does not declare is an error. `table.entry` is an entry of the option `table`, if that is a
-    dict; a dict or a list may also be given as JSON text. A `ValueError` of the class's own `__post_init__` becomes an
+    dict; a dict or a list may also be given as JSON text. A `ValueError` from the class's `__post_init__` becomes an
     OptionError too.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -174,8 +174,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def secret_values(options: Any) -> list[str]:
     """Return the secrets in an options instance, including those in its URIs and tables.
 
-    Every text in a secret table is a secret, and so is every longer word of a secret text, such as the token in
-    `Bearer …`.
+    Every text in a secret table is a secret. So is every longer word of a secret text, such as the token in `Bearer …`.
     """
     found: list[str] = []
     for field in dataclasses.fields(options):
@@ -228,7 +227,7 @@ def describe(cls: type) -> list[OptionDoc]:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return *number* and *noun* for people, such as `1 row` and `2,000 rows`. *noun* takes an s in the plural."""
+    """Return *number* and *noun* as text, such as `1 row` and `2,000 rows`. The plural of *noun* gets an s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -27,7 +27,7 @@ _SENSITIVITY = 0.05
 class Replica:
     """A copy of a span on a node of the source.
 
-    One that is not the leaseholder can serve what is at or below `closed`; with None it can serve everything.
+    A replica that is not the leaseholder can serve rows up to `closed`, or all rows if that is None.
     """
 
     node: str
@@ -46,7 +46,7 @@ class ReplicatedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What can read spans. A place that has the name of a replica's node is that node."""
+    """A node that can read spans. If its name is that of a replica's node, it is that node."""
 
     name: str
     locality: Locality
@@ -71,8 +71,8 @@ def assign_spans(
     - `balanced_simple`: as `random`; then the largest shares give spans to the smallest until none has more than
       1.05 times the average, rounded up. Only places that had a span before get more.
 
-    Among places that are equally good, the one with the fewest spans is taken, so that shares are even.
-    Raises: ConfigError when no place matches *within*; ValueError for another strategy.
+    Among places that are equally good, the one with the fewest spans is taken, so that shares are even. Raises:
+    ConfigError if no place matches *within*; ValueError for an unknown strategy.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"'{strategy}' is not a strategy; choose one of {', '.join(STRATEGIES)}")
@@ -101,9 +101,9 @@ def closest_replica(
 ) -> Replica | None:
     """Return the replica from which a reader at *locality*, on *node* if it is one, reads rows up to *upto*.
 
-    That is the one on the node itself, otherwise the one with the most leading tiers in common, however few; of equals
-    the leaseholder. A replica that has not closed *upto* cannot serve it unless it is the leaseholder. None when no
-    replica can.
+    This is the one on the node itself, or else the one with the most leading tiers in common, however few; among
+    equals, it is the leaseholder. A replica that has not closed *upto* cannot serve it unless it is the leaseholder.
+    Returns None if no replica can.
     """
     able = [
         replica
@@ -119,7 +119,7 @@ def closest_replica(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRules:
-    """What the user wants of a source that keeps replicas. Picklable."""
+    """The user's choices for a source that keeps replicas. Picklable."""
 
     strategy: Strategy = "leaseholder"
     within: Locality = field(default_factory=Locality)
@@ -128,9 +128,9 @@ class PlacementRules:
     def assign(
         self, spans: Sequence[ReplicatedSpan], nodes: Sequence[Place], *, seed: int = 0
     ) -> dict[str, list[ReplicatedSpan]]:
-        """Return which of *nodes*, those of the source that run, each span is read at, as `assign_spans` does.
+        """Return the node on which each span is read, as `assign_spans` does. *nodes* are the source's running nodes.
 
-        Where no node matches `within`, any may be chosen: the executors match it, and they read from farther away.
+        If no node matches `within`, any node may be chosen: the executors match `within`, and read from farther away.
         """
         matched = any(node.locality.matches(self.within) for node in nodes)
         within = self.within if matched else Locality()
@@ -138,7 +138,7 @@ class PlacementRules:
 
 
 def executor_locality() -> Locality:
-    """Return where this process is, as the environment variable CDC_LOCALITY says; without tiers when it is not set.
+    """Return the locality of this process from the environment variable CDC_LOCALITY; without tiers if it is not set.
 
     Raises: ConfigError for what is not a locality.
     """

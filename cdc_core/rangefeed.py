@@ -26,30 +26,30 @@ from cdc_core.schema import TableSchema
 
 
 class Rangefeed(ABC):
-    """Checks, before every run and for `cdc check`, and starts a changefeed at its source. Driver."""
+    """The driver's part: checks the source, before every run and for `cdc check`, and starts a changefeed there."""
 
     def __init__(self, context: RangefeedContext) -> None:
         self.context = context
 
     @abstractmethod
     def check(self) -> None:
-        """Return when `start` can succeed, also while a run reads. Changes nothing. Raises: ConfigError; as `start`.
+        """Check that `start` can succeed. Changes nothing. Raises: ConfigError; as `start`.
 
-        The error names what a person must change, such as a table that does not exist. Log at INFO what users should
-        know although nothing is wrong: `cdc check` shows it as notes.
+        May be called while a run is reading. The error names what a person must change, such as a table that does not
+        exist. Log at INFO what users should know although nothing is wrong: `cdc check` shows these lines as notes.
         """
 
     @abstractmethod
     def schemas(self) -> Sequence[TableSchema]:
-        """Return the present schema of every watched table, with its primary key in the order of the key.
+        """Return the current schema of every watched table, with its primary key in key order.
 
-        After `check`. Versions count from 1.
+        Called after `check`. Versions count from 1.
         """
 
     def explain(self, schema: TableSchema) -> Sequence[tuple[str, Sequence[str]]]:  # noqa: ARG002
-        """Return which changes `restriction` leaves out, and why not more: titles, each with lines of text.
+        """Return which changes `restriction` leaves out, and why no others: titles, each with lines of text.
 
-        For `cdc explain`, after `check`. By default there is nothing to show.
+        Called by `cdc explain`, after `check`. By default there is nothing to show.
         """
         return ()
 
@@ -57,46 +57,47 @@ class Rangefeed(ABC):
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         """Return the token that the attempt starts from; on return the source keeps all history after it.
 
-        Once an attempt, while no task of an earlier one is alive. *saved* is the token saved last, None at first. Scan
-        tables that *saved* lacks, as the context says. Raises: HistoryLostError if changes after *saved* are gone: to
-        continue would lose them silently.
+        Called once per attempt, while no task of an earlier attempt is alive. *saved* is the token saved last, or None
+        at the first start. Scan tables that *saved* lacks, as the context says. Raises: HistoryLostError if changes
+        after *saved* are gone, because continuing would lose them silently.
 
-        Before you create anything on the source, such as a slot or a trigger, pass the intent to *save*. It is durable
-        on return. After a crash it is *saved*, so that you can find or remove what was created.
+        Before you create anything on the source, such as a slot or a trigger, pass the intent to *save*, which makes it
+        durable. After a crash, the intent is *saved*, so that you can find or remove what was created.
 
-        At first the context may have a `cursor`. All changes after it are read; the engine leaves out those that are
-        not later than a timestamp, so the token may be an earlier one. A scan, if wanted, is as of the cursor where the
-        source can read the past. Raises: ConfigError, with the oldest possible cursor, if the source may lack changes
-        after it; `check` refuses a text that is not a cursor.
+        At the first start, the context may have a `cursor`. All changes after it are read. If the cursor is a
+        timestamp, the token may be earlier: the engine leaves out changes that are not later than the cursor. A scan,
+        if requested, is as of the cursor if the source can read the past. Raises: ConfigError, with the oldest possible
+        cursor, if the source may lack changes after it; `check` refuses a text that is not a cursor.
         """
 
     def move(self, saved: Token, to: str | Token) -> Move:  # noqa: ARG002
-        """Return *saved* moved *to* "now", the text form of a timestamp, a position of the source's own, or a token's.
+        """Return *saved* moved *to* "now", a timestamp in its text form, a position in the source's form, or a token.
 
-        While the changefeed is stopped. Changes nothing: `start` gets the token later. See `Move` for what is refused.
-        Of a token, use the position only, and keep what *saved* knows of the tables: a change of their shape in between
-        would be missed. Consumers do not know the values of changes that were left out, so later rows must not say that
-        such values still hold. By default no source can be moved. Raises: ConfigError.
+        Called while the changefeed is stopped. Changes nothing: `start` gets the token later. `Move` says what is
+        refused. From a token, use only the position, and keep what *saved* knows about the tables; otherwise a change
+        of their shape in between would be missed. Consumers do not have the values of changes that were left out, so
+        later rows must not say that such values are unchanged. By default, a source cannot be moved. Raises:
+        ConfigError.
         """
         raise ConfigError(f"the source of this changefeed cannot be read from another position. {START_OVER}")
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002
-        """Return how far a scan, backfill or rescan is at *token*, without connecting; None when done or unknown."""
+        """Return the progress of a scan, backfill or rescan at *token*, without connecting; None if done or unknown."""
         return None
 
     def drop(self, saved: Token | None) -> None:  # noqa: B027 (has a default)
-        """Remove all that this changefeed created on the source: it ends, or starts over.
+        """Remove everything that this changefeed created on the source, because the changefeed ends or starts over.
 
-        May be called twice, after a crash that left only a part, and on an instance that has seen no other call. When
-        the history starts over, `start` without a token follows on the same instance; everything read from then on is
-        above what `StepPlanner.now` returned before.
+        May be called twice, after a crash that left only part of it, and on an instance on which nothing else was
+        called. When the history starts over, `start` is then called on the same instance without a token; everything
+        read from then on is later than what `StepPlanner.now` returned before.
         """
 
     def created(self) -> Sequence[SourceObjects] | None:
-        """Return what all changefeeds have created on the source (tables may be empty); None: unknown, the default.
+        """Return what all changefeeds have created on the source, or None if this is unknown, which is the default.
 
-        `cdc drop` shows the list, and drops an entry by an instance with its `changefeed` and `feed_id`. With None,
-        `cdc drop --orphans` is refused.
+        The context may have no tables. `cdc drop` shows the list, and drops an entry with an instance that has the
+        entry's `changefeed` and `feed_id`. With None, `cdc drop --orphans` is refused.
         """
         return None
 

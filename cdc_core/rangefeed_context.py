@@ -16,12 +16,13 @@ from cdc_core.schema_change import SchemaChangeRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedContext:
-    """What every part of a rangefeed is built from. Picklable."""
+    """The values from which every part of a rangefeed is created. Picklable."""
 
     changefeed: str
     feed_id: str
-    """Random identity of the changefeed, chosen once and saved: 12 hexadecimal digits. Use it in the names of all that
-    you create."""
+    """Random identity of the changefeed, chosen once and saved: 12 hexadecimal digits. Use it in the names of
+    everything that you create.
+    """
     uri: str = field(repr=False)
     """URI of the source, secrets included."""
     tables: tuple[str, ...]
@@ -35,27 +36,30 @@ class RangefeedContext:
     initial_scan: bool = True
     """Whether the user wants the rows that exist at the start."""
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
-    """The same for tables that join a running changefeed, where it differs. Only `Rangefeed.start` needs it."""
+    """The same by table, for tables added to a running changefeed whose choice differs. Only for `Rangefeed.start`."""
     saved: Token | None = None
-    """The token saved last before this run; None before the first start, and when the history starts over. For `check`,
-    `check_rescan` and `move`, and for a `SourceHistory` that only measures."""
+    """The token saved last before this run; None before the first start, and when the history starts over. It is for
+    `check`, `check_rescan` and `move`, and for a `SourceHistory` that only measures.
+    """
     cursor: str | None = None
-    """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
+    """Where the changefeed starts instead of now: a timestamp in its text form, or a position in the source's form."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
     """What the planner does at a schema boundary."""
     placement: PlacementRules = field(default_factory=PlacementRules)
-    """Which nodes of the source read what, for a registration with `replicas`: `assign` carries it out."""
+    """For a registration with `replicas`: which node of the source to read each span on; call its `assign`."""
     parallelism: int = 1
     """How many slices can be read at the same time."""
     locality: Locality = field(default_factory=Locality)
-    """Where the changefeed is coordinated, to choose a close replica by; without tiers where that is unknown."""
+    """Where the changefeed is coordinated, for choosing a nearby replica; without tiers if this is unknown."""
     restriction: Callable[[TableSchema], Restriction] = unrestricted
-    """Which columns and rows of a version of a table the changefeed's query uses. A scan may leave out the rest: nulls
-    in other columns, no rows for which a comparison does not hold. Changes have all columns, and may be left out only
-    where a comparison in `of_changes` is false for their key."""
+    """Which columns and rows of a version of a table the changefeed's query uses. A scan may leave out the rest: it may
+    yield nulls in other columns, and omit rows for which a comparison does not hold. Changes have all columns, and may
+    be left out only where a comparison in `of_changes` is false for their key.
+    """
     temporary: bool = False
-    """Whether nothing may remain at the source: a run of `cdc watch` or `cdc preview`. All four parts live in one
-    process and are used by one thread. What `start` creates ends with `Rangefeed.close` or the process, whichever comes
-    first, so tie it to a connection. `drop` is never called. After a failure, `start` gets the token of the last step
-    that was read to its end; if what was created is gone, it raises HistoryLostError, as to start over would leave a
-    gap."""
+    """Whether nothing may remain at the source, as in a run of `cdc watch` or `cdc preview`. All four parts are then in
+    one process, and one thread uses them. What `start` creates must end with `Rangefeed.close` or with the process,
+    whichever comes first, so tie it to a connection. `drop` is never called. After a failure, `start` gets the token of
+    the last step that was read completely; if what was created is gone, `start` raises HistoryLostError, because
+    starting over would leave a gap.
+    """

@@ -8,25 +8,26 @@ from typing import Any
 from cdc_core.errors import ConfigError
 
 Token = dict[str, Any]
-"""A JSON object of the rangefeed's own that says where in its history a step ends. Tokens are saved, shown to people
-and compared for equality. They contain no secret."""
+"""A JSON object in the rangefeed's own form that says where in its history a step ends. Tokens are saved, shown to
+people and compared for equality. They contain no secret.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What `Rangefeed.move` returns: `token`, from which the next run starts, and both positions as people write them.
+    """What `Rangefeed.move` returns: `token`, from which the next run starts, and both positions in readable form.
 
-    A move to a later position leaves out the changes in between, and only those: the changes of tables' shapes that the
-    next run finds are carried out as if it had read everything. `Rangefeed.start` may release what is left out; until
-    then, moving to `before` undoes the move.
+    A move to a later position leaves out the changes in between, and nothing else: the next run handles changes to the
+    tables' shapes as if it had read everything. `Rangefeed.start` may release what is left out; until then, moving to
+    `before` undoes the move.
 
-    After a move *back*, the changes in between are read again, in their order. Their `updated` is later than everything
-    that was delivered, as resolved marks must stay true, and nothing is resolved before the position that was left.
+    After a move *back*, the changes in between are read again, in order. Their `updated` is later than everything that
+    was delivered, so that resolved marks stay true, and nothing is resolved until the previous position is reached.
 
-    Refused with a ConfigError: a position in the future, or before what the source retains, with what that is; while a
-    scan is not complete; back over a change of a table's shape, as rows would end with the old one; forward
-    when a run has begun to read changes again and has not reached the position that was left, as rows would end with an
-    old version.
+    These moves are refused with a ConfigError: to a position in the future; to a position before the retained history,
+    which the error then gives; while a scan is not complete; back over a change of a table's shape, because rows would
+    end with the old shape; and forward while a run that reads changes again has not reached the previous position,
+    because rows would end with an old version.
     """
 
     token: Token
@@ -34,14 +35,13 @@ class Move:
     after: str
     forward: bool
     back: bool
-    """The directions; both for several sources of which some go back."""
+    """The directions; both are true if some of several sources move back and others forward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescan:
-    """A watched table that is to be read again, by its full name; all of them when it is None.
-
-    With `where`, a predicate in the source's own language, only the rows that it selects.
+    """A request to read a watched table again, named by its full name; None means all tables. `where`, a predicate in
+    the source's own language, limits the request to the rows that it selects.
     """
 
     table: str | None
@@ -54,7 +54,7 @@ class Rescan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProgress:
-    """How much of an initial scan or a backfill lies behind a token. `unit` names what is counted, such as 'chunks'."""
+    """How much of an initial scan or a backfill is done at a token. `unit` names what is counted, such as 'chunks'."""
 
     done: int
     total: int
@@ -66,15 +66,15 @@ class SourceObjects:
     """What one changefeed has created. A rangefeed built with the same `changefeed` and `feed_id` drops it."""
 
     name: str
-    """What people know it by, such as the name of a replication slot. No two entries have the same."""
+    """The name that people use, such as that of a replication slot. It is unique among the entries."""
     changefeed: str
-    """Name of the changefeed, as far as the source still knows it."""
+    """Name of the changefeed, if the source still has it."""
     feed_id: str
     kinds: tuple[str, ...]
     """What it consists of, such as "replication slot" and "publication"."""
     retained_bytes: int | None = None
-    """How much history the source retains for it, None when that is unknown."""
+    """How much history the source retains for it; None if unknown."""
     sure: bool = True
-    """Whether a changefeed created it for sure. Otherwise it may be another program's that is named alike."""
+    """Whether a changefeed certainly created it. Otherwise, it may belong to another program that uses such names."""
     active: bool = False
-    """Whether a process uses it now. A changefeed that is stopped or between two steps need not."""
+    """Whether a process uses it now. It can be false while the changefeed is stopped or between two steps."""

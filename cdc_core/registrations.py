@@ -16,7 +16,7 @@ class Registration:
 
     KIND: ClassVar[str]
     CLASSES: ClassVar[tuple[str, ...]]
-    """The fields that name classes: first those that must be given."""
+    """The fields that name classes, the required ones first."""
 
     name: str
     """The name in `cdc plugins`, `cdc options` and errors."""
@@ -48,22 +48,25 @@ class RangefeedRegistration(Registration):
     history: str = "cdc_core.source_history:SourceHistory"
     """By default the source keeps all its history."""
     writer: str = ""
-    """A `SourceWriter`. Without one, the source cannot be tested by the conformance suite."""
+    """A `SourceWriter`. Without one, the conformance suite cannot test the source."""
     repeats_steps: bool = False
-    """Whether `StepPlanner.repeat` may return slices. Plans are then saved, with one small write a step."""
+    """Whether `StepPlanner.repeat` may return slices. If so, plans are saved, with one small write per step."""
     changes_tables: bool = False
-    """Whether `Rangefeed.start` accepts other tables than those of the saved token. Otherwise a list of tables that has
-    changed is an error before the start."""
+    """Whether `Rangefeed.start` accepts tables that differ from those of the saved token. Otherwise, changing the list
+    of tables is an error before the start.
+    """
     cursors: bool = False
-    """Whether `Rangefeed.start` obeys `RangefeedContext.cursor`. Otherwise the option `cursor` is an error."""
+    """Whether `Rangefeed.start` obeys `RangefeedContext.cursor`. Otherwise, the option `cursor` is an error."""
     replicas: bool = False
-    """Whether slices have a locality and the planner obeys `RangefeedContext.placement`. Otherwise the option
-    `placement` is an error."""
+    """Whether slices have a locality and the planner obeys `RangefeedContext.placement`. Otherwise, the option
+    `placement` is an error.
+    """
     temporary: bool = False
-    """Whether runs can leave nothing behind, see `RangefeedContext.temporary`. Otherwise `cdc watch` and `cdc preview`
-    refuse the source."""
+    """Whether a run can leave nothing behind (see `RangefeedContext.temporary`). Otherwise, `cdc watch` and `cdc
+    preview` refuse the source.
+    """
     schema: str = DEFAULT_SCHEMA
-    """The schema of a table that is listed without one; empty for a source without schemas."""
+    """The schema of tables that are listed without one; empty for a source without schemas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +80,14 @@ class EncoderRegistration(Registration):
     envelopes: frozenset[str]
     """The envelopes that the encoder writes. Any other is refused before a changefeed starts."""
     outputs: frozenset[str]
-    """What it writes: "messages", "files" or both."""
+    """What the encoder writes: "messages", "files" or both."""
     decoder: str = ""
-    """A `Decoder`. Without one, most promises cannot be tested, and nothing that was written can be read back."""
+    """A `Decoder`. Without one, most promises cannot be tested, and written data cannot be read back."""
     compresses: bool = False
-    """Whether it compresses files itself, as `EncoderContext.compression` says."""
+    """Whether the encoder compresses files itself, as `EncoderContext.compression` says."""
     scans_only: bool = False
-    """Whether the format has no place for deletes and resolved marks. It then requires `initial_scan = "only"`, and the
-    encoder raises TerminalError for a mark and EncodeError for a deleted row."""
+    """Whether the format has no place for deletes and resolved marks. If so, it requires `initial_scan = "only"`, and
+    the encoder raises TerminalError for a mark and EncodeError for a deleted row.
+    """
     rekeys: bool = False
     """Whether the keys of messages are those of `Encoder.keyed`. The option `key_column` needs this."""

@@ -24,22 +24,22 @@ class Comparison:
     column: str
     operator: Literal["=", "<>", "<", "<=", ">", ">=", "in", "is null", "is not null"]
     values: tuple[bool | int | str | date | datetime, ...] = ()
-    """One; several for `in`, none for `is null` and `is not null`."""
+    """One value; several for `in`, none for `is null` and `is not null`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """Which columns and rows of a table are used. A rangefeed may read more."""
+    """The columns and rows of a table that are used. A rangefeed may read more."""
 
     columns: frozenset[str] | None = None
     """Columns that are used, including those of the key; None for all. Other columns may be null in `after`."""
     comparisons: tuple[Comparison, ...] = ()
-    """A scanned row may be left out if one of these does not hold for it, unless the value is a NaN of a decimal."""
+    """A scanned row may be left out if one of these does not hold for it, unless the value is a decimal NaN."""
     keep_unknown: bool = False
-    """Whether to keep rows for which a comparison is null, and to leave out only those for which it is false."""
+    """Whether to keep rows for which a comparison is null, so that only rows for which it is false are left out."""
     of_changes: tuple[Comparison, ...] = ()
     """The comparisons of key columns that also apply to changes: a change may be left out if one is false for its key.
-    An update that changes the key is a delete of the old key and an insert of the new one. All other changes have to be
+    An update that changes the key is a delete of the old key and an insert of the new one. All other changes must be
     read, with all columns."""
 
 

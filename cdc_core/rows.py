@@ -71,7 +71,9 @@ class RowBatch:
 
     @classmethod
     def of(cls, schema: TableSchema, **columns: Unpack[RowColumns]) -> RowBatch:
-        """Build a batch from its columns. Raises: ValueError when a column has another type than the schema says."""
+        """Build a batch from its columns. Raises: ValueError if a column does not have the type that the schema
+        requires.
+        """
         types = {
             "op": pa.uint8(),
             "updated": TIMESTAMP_TYPE,
@@ -116,17 +118,17 @@ class RowBatch:
 
     @property
     def topic(self) -> str | None:
-        """The topic that a query gave to the rows, in a batch that a sink gets; None where that of the table counts."""
+        """In a batch that a sink gets: the topic that a query gave to the rows; None if the table's topic applies."""
         if "topic" not in self.batch.schema.names or not len(self):
             return None
         return cast(str, self.batch.column("topic")[0].as_py())
 
     def column(self, name: str) -> pa.Array:
-        """Return a column of the table above. Raises: KeyError when this batch does not have it."""
+        """Return a column of the table above. Raises: KeyError if this batch does not have it."""
         return self.batch.column(name)
 
     def shown_key(self, row: int) -> dict[str, Any]:
-        """Return the key of one row for messages, see `shown_key`."""
+        """Return the key of one row for error messages; see `shown_key`."""
         return shown_key(self.column("key")[row])
 
     def slice(self, offset: int, length: int | None = None) -> RowBatch:
@@ -134,7 +136,7 @@ class RowBatch:
         return RowBatch(schema=self.schema, batch=self.batch.slice(offset, length))
 
     def latest(self) -> Timestamp:
-        """Return the greatest `updated` of the batch; zero when it is empty."""
+        """Return the greatest `updated` of the batch; zero if it is empty."""
         if len(self) == 0:
             return Timestamp()
         wall, logical = self._updated()
@@ -142,13 +144,13 @@ class RowBatch:
         return Timestamp(int(greatest), int(logical[wall == greatest].max()))
 
     def earliest(self) -> Timestamp:
-        """Return the least `updated` of the batch. Raises: ValueError when it is empty."""
+        """Return the least `updated` of the batch. Raises: ValueError if it is empty."""
         wall, logical = self._updated()
         least = wall.min()
         return Timestamp(int(least), int(logical[wall == least].min()))
 
     def row_below(self, bound: Timestamp) -> int | None:
-        """Return the index of the first row with `updated` below *bound*, None when there is no such row."""
+        """Return the index of the first row with `updated` below *bound*; None if there is no such row."""
         if len(self) == 0:
             return None
         wall, logical = self._updated()
@@ -158,7 +160,7 @@ class RowBatch:
         return int(below.argmax()) if below.any() else None
 
     def later_than(self, bound: Timestamp) -> np.ndarray:
-        """Return for each row whether its `updated` is above *bound*."""
+        """Return, for each row, whether its `updated` is above *bound*."""
         wall, logical = self._updated()
         later: np.ndarray = (wall > bound.wall) | ((wall == bound.wall) & (logical > bound.logical))
         return later
@@ -225,7 +227,7 @@ class _Parts:
 
 
 def shown_key(key: pa.StructScalar) -> dict[str, Any]:
-    """Return one entry of a column `key` for messages: values as Python has them, or as text.
+    """Return one entry of a column `key` for error messages: values as Python objects, or as text.
 
     `as_py` alone fails for infinite dates, the time 24:00:00, and years after 9999.
     """

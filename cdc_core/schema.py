@@ -73,7 +73,7 @@ class ColumnType:
 
     kind: Kind
     source: str
-    """The source's own name of the type with its modifiers, for people and for schemas: `numeric(10,2)`."""
+    """The source's own name of the type with its modifiers, such as `numeric(10,2)`, for people and for schemas."""
     bits: int | None = None
     precision: int | None = None
     scale: int | None = None
@@ -127,7 +127,7 @@ _FIRST = re.compile(r'(?:"((?:[^"]|"")*)"|([^.]*))\.')
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """Where a table lives: `database`, `schema` and `table`, unquoted.
+    """The name of a table: `database`, `schema` and `table`, unquoted.
 
     Its texts are unambiguous: a database or a schema with a dot or a quotation mark is in quotation marks there, as in
     SQL, and all that follows the dot after it is the name of the table.
@@ -139,19 +139,19 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, *, database: str | None = None) -> Self:
-        """Return the name whose `full` is *text*, or whose `qualified` is, in *database*."""
+        """Return the name whose `full` is *text*; or the name in *database* whose `qualified` is *text*."""
         if database is None:
             database, text = _first_part(text)
         return cls(database, *_first_part(text))
 
     @property
     def full(self) -> str:
-        """`database.schema.table`: what spans are named by."""
+        """`database.schema.table`: the name in spans."""
         return f"{_part(self.database)}.{self.qualified}"
 
     @property
     def qualified(self) -> str:
-        """`schema.table`: by what a source knows a table, and how errors and logs name it."""
+        """`schema.table`: the name at the source, and in errors and logs."""
         return f"{_part(self.schema)}.{self.table}"
 
     def __str__(self) -> str:
@@ -175,9 +175,9 @@ def _first_part(text: str) -> tuple[str, str]:
 class TableSchema:
     """One version of a table's shape.
 
-    `version` starts at 1 and increases with every change of the shape that the changefeed meets. `primary_key` names
-    the key columns in key order, whichever index of the source they come from. `key` has these columns where `columns`
-    does not have them all, as in rows that a query gives; otherwise it is empty.
+    `version` starts at 1 and increases with every change of the shape that the changefeed finds. `primary_key` names
+    the key columns in key order, whichever index of the source they come from. `key` has these columns if `columns`
+    lacks some of them, as in the rows of a query; otherwise, it is empty.
     """
 
     name: TableName
@@ -202,7 +202,7 @@ class TableSchema:
         return pa.struct([pa.field(column.name, column.type.arrow) for column in self.key_columns])
 
     def has_shape_of(self, other: TableSchema) -> bool:
-        """Return whether only the versions differ."""
+        """Return whether *other* is equal, apart from its version."""
         return replace(self, version=other.version) == other
 
     def column(self, name: str) -> Column:

@@ -22,15 +22,15 @@ class ShapeChange(Enum):
     """What happened to a table's shape. The value says whether `schema_change_events = "default"` includes it."""
 
     COLUMN_ADDED = ("column added", False)
-    """It is null in existing rows."""
+    """A column was added that is null in existing rows."""
     COLUMN_FILLED = ("column filled", True)
     """A column was added that has a value in existing rows."""
     COLUMN_DROPPED = ("column dropped", True)
     COLUMN_RENAMED = ("column renamed", False)
     VALUES_CHANGED = ("values changed", True)
-    """A column got another type, or its values were computed again."""
+    """A column's type changed, or its values were computed again."""
     KEY_CHANGED = ("key changed", True)
-    """Rows have another key. The rows under their old keys remain at the destination."""
+    """Rows have new keys. The rows under their old keys remain at the destination."""
 
     @property
     def is_default(self) -> bool:
@@ -39,7 +39,7 @@ class ShapeChange(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange:
-    """A change of one table. *what* is a clause about it, such as `column note was added with a default`."""
+    """A change of one table. *what* describes it in a clause, such as `column note was added with a default`."""
 
     table: str
     kind: ShapeChange
@@ -48,13 +48,13 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChangeRules:
-    """What the user wants at a schema boundary. Picklable."""
+    """The user's choices for schema boundaries. Picklable."""
 
     events: Literal["default", "column_changes"] = "default"
     policy: Literal["backfill", "nobackfill", "stop"] = "backfill"
 
     def tables_to_read_again(self, changes: Iterable[SchemaChange], *, resolved: Timestamp) -> list[str]:
-        """Return the tables whose present rows must follow, as a backfill.
+        """Return the tables whose current rows must follow, as a backfill.
 
         Called by the planner of a rangefeed when it finds *changes* after the last step, which ended at *resolved*.
         Raises: TerminalRangefeedError when the policy is to stop.

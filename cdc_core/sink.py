@@ -16,24 +16,23 @@ from cdc_core.timestamp import Timestamp
 class SliceInfo:
     """Which slice the next rows belong to.
 
-    `(planned_by or context.epoch, step, index)` identifies it, and always has the same rows. But values that the source
-    fills in when it reads may be newer. So do not overwrite a file of that name that has other content. An existing
-    file is no reason to skip rows either: the task that wrote it may have ended early.
+    `(planned_by or context.epoch, step, index)` identifies the slice, which always has the same rows. But values that
+    the source looks up may be newer when it is read again, so do not overwrite a file of that name with different
+    content. Do not skip rows because a file exists: the task that wrote it may have ended early.
     """
 
     step: int
-    """Counts the steps of an attempt from 0."""
+    """Number of the step within the attempt, from 0."""
     index: int
-    """Counts the slices of the step from 0."""
+    """Number of the slice within the step, from 0."""
     lower: Timestamp
-    """No row of the slice has `updated` below this, and no resolved mark at or above it was emitted. Rows that are
-    replayed from the dead letters are the exception: they may be of any age."""
+    """No row has `updated` below this, except replayed ones; no resolved mark at or above this has been emitted."""
     planned_by: int | None = None
-    """Epoch of the earlier attempt that planned the slice, when this one repeats it; None for a slice of its own."""
+    """Epoch of the earlier attempt that planned the slice, if this attempt repeats it; None if this one planned it."""
     task_attempt: int = 0
-    """How often this attempt has begun the slice before: the task is started again if it dies."""
+    """How often this attempt has already begun the slice: the task is started again if it dies."""
     replay: bool = False
-    """Whether the rows were refused before and are replayed from the dead letters."""
+    """Whether the rows are replayed dead letters, which were refused before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +48,11 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flushed:
-    """What one `flush` made durable: `bytes` as they went out, after compression.
+    """What one `flush` made durable. `bytes` counts what was sent, after compression.
 
-    `refused` lists, once each, the rows that the destination will never take; every other row is durable. `delivered`
-    is what a sink that `records` needs again in `ResolvedSink.record`: JSON objects without secrets, such as one for
-    each file. They are saved in one transaction with the progress that they belong to.
+    `refused` lists each row that the destination will never accept, once; every other row is durable. `delivered` is
+    what a sink that `records` needs again in `ResolvedSink.record`: JSON objects without secrets, such as one for each
+    file. They are saved in one transaction with the progress that they belong to.
     """
 
     messages: int = 0
@@ -64,11 +63,11 @@ class Flushed:
 
 
 class Sink(ABC):
-    """Writes the rows of slices. One instance lives in one worker process and serves one task at a time.
+    """Writes the rows of slices. A worker process has one instance, which serves one task at a time.
 
-    For each slice the engine calls `begin`, then `emit` any number of times, then `flush`; with refused rows the last
-    two several times over. It keeps the sink open for later slices of the attempt. When a call raised anything but a
-    RowError, or the slice ended early, it calls `close` and never uses the sink again.
+    For each slice, the engine calls `begin`, then `emit` any number of times, then `flush`; if rows are refused, it
+    calls `emit` and `flush` several times. It keeps the sink open for later slices of the attempt. If a call raises
+    anything but a RowError, or the slice ends early, the engine calls `close` and never uses the sink again.
 
     Constructors store values and do nothing else: the engine constructs sinks in processes that never write. Create a
     client when it is first needed. Raises, everywhere: RetryableSinkError (the step runs again after a wait),
@@ -79,42 +78,43 @@ class Sink(ABC):
         self.context = context
 
     def begin(self, slice_: SliceInfo) -> None:  # noqa: B027 (has a default)
-        """Note that the rows which follow belong to *slice_*. By default nothing depends on it.
+        """Note that the following rows belong to *slice_*. By default, do nothing.
 
         Never called while rows wait for a `flush`.
         """
 
     def admit(self, topic: str) -> str | None:  # noqa: ARG002
-        """Return None when rows that a query gives *topic* can follow; otherwise why none ever can: they are bad rows.
+        """Return None if rows that a query gives *topic* can follow; otherwise, why they never can: they are bad rows.
 
-        Once for each topic, before its first row, if the registration says `routes`; after a refusal again half a
-        minute later, if more rows have it. Create the topic here if need be. A destination that does not answer is no
-        reason: raise RetryableSinkError for all errors but those you know to be final. By default all topics are fine.
+        Called once for each topic, before its first row, if the registration sets `routes`; after a refusal, called
+        again half a minute later if more rows have the topic. Create the topic here if necessary. Do not refuse rows
+        because the destination does not answer: raise RetryableSinkError for all errors except those that you know to
+        be final. By default, all topics are accepted.
         """
         return None
 
     @abstractmethod
     def emit(self, rows: RowBatch) -> None:
-        """Accept *rows*, in order. May buffer, may raise for a batch that an earlier call accepted, and waits or raises
-        if the destination is slow.
+        """Accept *rows*, in order. May buffer them, may raise for a batch that an earlier call accepted, and waits or
+        raises if the destination is slow.
 
         Nothing is promised about durability before `flush`; rows may become visible earlier. Encode first, and let an
-        EncodeError pass without having kept a row of *rows*. Send in order, and nothing after a failure: if version 3
-        of a key arrived without version 2, the repetition would deliver the old version after the new one.
+        EncodeError propagate before you keep any of *rows*. Send in order, and send nothing after a failure: if version
+        3 of a key arrived without version 2, the repetition would deliver the old version after the new one.
         """
 
     @abstractmethod
     def flush(self) -> Flushed:
-        """Return when every emitted row is durable or refused. The barrier: progress is reported only after it.
+        """Return once every emitted row is durable or refused. Progress is reported only after this barrier.
 
-        Durable rows survive the death of this process, its host, and the destination's process: "sent" is not
-        acknowledged, and "written" is not synced to disk. A slice may have several flushes. A flush that stops waiting
-        raises. Raises, as `emit` may: RefusedRowsError when rows are refused and the sink cannot tell which.
+        Durable rows survive the death of this process, of its host, and of the destination's process: sent rows must be
+        acknowledged, and written rows synced to disk. A slice may have several flushes. A flush that stops waiting
+        raises an error. Raises, as `emit` may: RefusedRowsError if rows are refused and the sink cannot tell which.
         """
 
     def close(self) -> None:  # noqa: B027 (has a default)
         """Release connections at once, even if the destination does not answer. May be called twice, or never.
 
-        Discard what is buffered: sending it now could deliver only the newest rows of an incomplete slice. Afterwards
+        Discard what is buffered: sending it now could deliver only the newest rows of an incomplete slice. Afterwards,
         `emit` and `flush` raise a CdcError.
         """

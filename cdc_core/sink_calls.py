@@ -11,9 +11,9 @@ from cdc_core.rows import RowBatch
 
 
 class TracedRow:
-    """One change on its way through a sink. `moments` has when it reached each stage, in seconds since 1970.
+    """A traced change on its way through a sink. `moments` has the time of each stage, in seconds since 1970.
 
-    `place` is where at the destination it is, as far as the sink says so. For one process; nothing of it is durable.
+    `place` is the place of the change at the destination, if the sink reports it. Both exist only in this process.
     """
 
     __slots__ = ("moments", "place")

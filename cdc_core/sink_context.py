@@ -16,7 +16,7 @@ from cdc_core.sink_calls import ObservedCalls, TracedRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:
-    """What a destination, a sink, a resolved sink and a sink reader are built from. Picklable, except for the encoder.
+    """The values from which all parts of a sink are created. Picklable, except for the encoder.
 
     Each process builds its own from the same values.
     """
@@ -35,45 +35,47 @@ class SinkContext:
     topic: str | None = None
     """The pattern of topics that the user wrote, or None. `topics` takes care of it."""
     routed: bool = False
-    """Whether a query gives every row its topic, see `RowBatch`: then no row goes to a topic that a table names."""
+    """Whether a query gives every row its topic (see `RowBatch`), so that no row goes to the topic of its table."""
     reserved_topics: frozenset[str] = frozenset()
     """Topics at this destination that no row may be given: those of the changefeed's dead letters."""
     tables: tuple[TableName, ...] = ()
     """Every table of the changefeed, including those that never change."""
     feed_id: str = ""
-    """Random identity of the changefeed, 12 hexadecimal digits. A changefeed that is created again under the same name
-    has another one."""
+    """Random identity of the changefeed, 12 hexadecimal digits. If a changefeed is created again under the same name,
+    its identity differs.
+    """
     format: str = ""
     """Name of the encoder, as the option `format` gives it."""
     compression: str = "none"
     """How to compress files: "none" when the encoder compresses them itself, or the sink has no such option."""
     calls: ObservedCalls = field(default_factory=ObservedCalls, repr=False, compare=False)
-    """How the engine observes `repeating` and `traced_rows`. In a test, use `with
-    context.calls.observed_by(observer):`."""
+    """Lets the engine observe `repeating` and `traced_rows`. In a test, use `with
+    context.calls.observed_by(observer):`.
+    """
 
     def topics(self, prefix: str = "") -> TopicNames:
-        """Return how this changefeed's tables become topics, with the sink's own *prefix*."""
+        """Return the topic names of this changefeed's tables, with the sink's own *prefix*."""
         return TopicNames(full_table_name=self.full_table_name, prefix=prefix, pattern=self.topic)
 
     def repeating(self, reason: str, *, next_attempt_s: float) -> AbstractContextManager[None]:
-        """Report, inside the block, that the component repeats something for *reason*, and when it tries again.
+        """Report, during the block, that the component retries because of *reason*, and when it tries again.
 
-        For a component that repeats something by itself before its call returns: put it around the wait, in the thread
-        that the engine called. The changefeed's status shows it; otherwise the call looks like a slow destination.
-        Outside of a changefeed it does nothing. *reason* is one line without secrets, and is shortened when it is long.
+        This is for a component that retries before its call returns: put it around the wait, in the thread that the
+        engine called. The changefeed's status then shows the reason; otherwise, the call looks like a slow destination.
+        Outside a changefeed, it does nothing. *reason* is one line without secrets, and is shortened if it is long.
 
-        Raises: FencedError on entry when a newer attempt of the changefeed has begun; let it end the call.
-        RetryableError when the progress store cannot be asked.
+        Raises: FencedError on entry if a newer attempt of the changefeed has begun; let it end the call. RetryableError
+        if the progress store cannot be reached.
         """
         observer = self.calls.observer
         return nullcontext() if observer is None else observer.repeating(reason, next_attempt_s=next_attempt_s)
 
     def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
-        """Return the rows of *rows* that someone traces, each with its index. Nearly always empty, and cheap.
+        """Return the traced rows among *rows*, each with its index. Almost always empty, and cheap.
 
-        For `cdc trace`. A sink that knows where a row arrives calls it in `emit`. Until `flush` returns, from any
-        thread, it then calls `TracedRow.acknowledged` when the destination has the row, or `TracedRow.placed` when its
-        place is known and `flush` makes it durable. Rows of other sinks are acknowledged by `flush`.
+        This is for `cdc trace`. A sink that knows where a row arrives calls it in `emit`. Before `flush` returns, from
+        any thread, the sink then calls `TracedRow.acknowledged` when the destination has the row, or `TracedRow.placed`
+        when the row's place is known and `flush` makes it durable. For other sinks, `flush` acknowledges all rows.
         """
         observer = self.calls.observer
         return () if observer is None else observer.traced_rows(rows)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cdc_core.sink_context import SinkContext
 
 Endpoint = tuple[str | None, int | None]
-"""A topic and partition with resolved marks of its own. (None, None): all topics share one order and one mark."""
+"""A topic and partition with its own resolved marks. (None, None): all topics share one order and one mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class StoredMessage:
 class SinkReader(ABC):
     """Reads what a sink with the same context has made visible. Constructors connect to nothing.
 
-    A reader returns only what every consumer can see: no temporary file, no open transaction.
+    A reader returns only what every consumer can see: no temporary files and no open transactions.
     """
 
     def __init__(self, context: SinkContext) -> None:
@@ -39,20 +39,21 @@ class SinkReader(ABC):
     def read(self) -> Iterator[StoredMessage]:
         """Yield everything from the beginning.
 
-        Messages of one partition come in the order in which a consumer gets them, files in the order of their names,
-        rows and resolved marks alike. Yields nothing when there is nothing yet. May be called again. The identity
-        column of a database is no such order: it counts rows when they are inserted, not when they are committed.
+        Messages of one partition, rows and resolved marks alike, come in the order in which a consumer gets them, and
+        files in the order of their names. Yields nothing if nothing has been written yet. May be called again. Do not
+        take the order from an identity column of a database: it counts rows when they are inserted, not when they are
+        committed.
         """
 
     def endpoints(self) -> Collection[Endpoint]:
-        """Return every place that must hold each resolved mark, for `context.tables`. By default each table's topic."""
+        """Return every place that must hold each resolved mark, for `context.tables`; by default each table's topic."""
         topics = self.context.topics()
         return {(topics.of(table), None) for table in self.context.tables}
 
     def truncated(self) -> Collection[Endpoint]:
         """Return the places that no longer have their first messages, because they keep them only for some time.
 
-        An audit refuses them. By default none: what was delivered stays.
+        An audit refuses such places. By default, there are none, because delivered data stays.
         """
         return ()
 

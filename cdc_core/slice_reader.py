@@ -16,10 +16,11 @@ from cdc_core.timestamp import Timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanMark:
-    """How far one span has got: yielded by `SliceReader.read` after the rows of *span* in a slice.
+    """How far one span has been read: yielded by `SliceReader.read` after the rows of *span* in a slice.
 
-    Every row of the span in this slice has `updated <= timestamp`, and every later step's rows have it greater (scanned
-    rows: greater or equal). If `resolved`, every row of the span with `updated <= timestamp` has been read as well.
+    Every row of the span in this slice has `updated <= timestamp`, and rows of later steps have a greater `updated`
+    (scanned rows: greater or equal). If `resolved`, every row of the span with `updated <= timestamp` has been read as
+    well.
     """
 
     span: Span
@@ -28,9 +29,9 @@ class SpanMark:
 
 
 class SliceReader(ABC):
-    """Reads slices in one worker process, one at a time. Stays open between slices of an attempt.
+    """Reads slices in one worker process, one at a time, and stays open between the slices of an attempt.
 
-    Errors: see `cdc_core.rangefeed`. When `read` raised or was abandoned, the instance is closed.
+    For errors, see `cdc_core.rangefeed`. If `read` raises or is abandoned, the engine closes the instance.
     """
 
     def __init__(self, context: RangefeedContext) -> None:
@@ -38,22 +39,23 @@ class SliceReader(ABC):
 
     @property
     def unchecked_texts(self) -> bool:
-        """Whether texts of the rows that `read` yields may be other bytes than UTF-8. By default they are not. The
-        engine asks with each batch, looks for such texts and refuses their rows; otherwise it does not look.
+        """Whether texts in the rows that `read` yields may contain bytes that are not UTF-8; by default False. The
+        engine asks for each batch. If true, it searches the texts, and refuses rows with such bytes.
         """
         return False
 
     def check(self) -> None:  # noqa: B027 (has a default)
-        """Return when this process reaches the source. On each executor of a cluster, on an instance of its own,
-        before anything is created: a firewall may let only the driver pass, or a certificate may be missing there.
-        Changes nothing. Raises: a CdcError, in seconds. By default nothing is checked.
+        """Check that this process reaches the source. Called on each executor of a cluster, on a separate instance,
+        before anything is created: a firewall may let only the driver pass, or the executor may lack a certificate.
+        Changes nothing. Raises: a CdcError, within seconds. By default, nothing is checked.
         """
 
     def local_directory(self) -> Path | None:
-        """Return the directory of this host's file system that is read; by default None: the source is a server.
+        """Return the directory of this host's file system that is read; None, the default, if the source is a server.
 
-        On a cluster every host that runs tasks must see the same directory at this path. The engine sees to it with a
-        file `.cdc-probe-…` in the directory while a changefeed runs. Driver. Connects to nothing.
+        On a cluster, every host that runs tasks must see the same directory at this path. To check this, the engine
+        puts a file `.cdc-probe-…` into the directory while a changefeed runs. Called in the driver. Connects to
+        nothing.
         """
         return None
 
@@ -61,16 +63,16 @@ class SliceReader(ABC):
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         """Yield the rows of *slice_* and, after them, one mark for each span that the slice advances.
 
-        Repeatable: the same slice yields the same rows in the same order (scan slices: within their round), however
-        often it is read, in whatever process, and whatever was committed since. Rows of a key come in `updated` order,
-        across batches, slices and steps. A large value that an update did not change is part of `after` too, or named
-        in `unavailable`. Yield early: memory stays bounded however large the slice is. The iterator may be abandoned,
-        or its process killed, at any point.
+        Reading is repeatable: the same slice yields the same rows in the same order (scan slices: within their round),
+        however often it is read, in whatever process, and whatever has been committed since. Rows of a key come in
+        `updated` order, across batches, slices and steps. A large value that an update did not change is in `after`
+        too, or `unavailable` names its column. Yield early, so that memory stays bounded however large the slice is.
+        The iterator may be abandoned, or its process killed, at any time.
         """
 
     def position_of(self, updated: Timestamp) -> str | None:  # noqa: ARG002
-        """Return the source's own name for the commit of rows with *updated*, such as a place in its log. For `cdc
-        trace`, of rows of the batch that `read` yielded last. By default None: it has none.
+        """Return the source's own position of the commit of rows with *updated*, such as a place in its log. `cdc
+        trace` asks for rows of the batch that `read` yielded last. By default, None: the source has no positions.
         """
         return None
 

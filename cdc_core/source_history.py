@@ -9,35 +9,35 @@ from cdc_core.rangefeed_values import Token
 
 
 class SourceHistory:
-    """What the source retains for a changefeed. Lives in the coordinator's process, and where it is only measured.
+    """The history that the source retains for a changefeed. The coordinator's process has one instance.
 
-    This class itself serves a source that keeps all history and has no gauges: a registration that names no `history`
-    uses it. Errors: see `cdc_core.rangefeed`.
+    Processes that only measure the history have others. This class itself is for sources that keep all history and have
+    no gauges: a registration that names no `history` uses it. For errors, see `cdc_core.rangefeed`.
     """
 
     def __init__(self, context: RangefeedContext) -> None:
         self.context = context
 
     def release(self, token: Token) -> None:
-        """Let the source forget the history before *token*: all of it is durable at the sink and saved.
+        """Allow the source to discard the history before *token*: all of it is durable at the sink and saved.
 
-        After each step, never while a slice is being read. Nothing else lets history go, except `Rangefeed.start` after
-        a move. May be skipped, repeated, and called with a token older than the last.
+        Called after each step, never while a slice is being read. Nothing else releases history, except
+        `Rangefeed.start` after a move. The call may be skipped, repeated, and made with a token older than the last.
         """
 
     def metrics(self) -> Mapping[str, float]:
         """Return the source's gauges by name, such as the bytes of log that it retains; none if it retains nothing.
 
-        After `release`. Also without it, once a minute in a node or a server, while the changefeed is paused, fails or
-        runs nowhere: then the context has the token `saved` last, and nothing may be changed.
+        Called after `release`. While the changefeed is paused, failing or not running, a node or a server calls it once
+        a minute without `release`: the context then has the token `saved` last, and the call must change nothing.
         """
         return {}
 
     def notice(self) -> str | None:
-        """Return what people should know about the history, such as who makes the source retain it; None for nothing.
+        """Return what users should know about the history, such as what makes the source retain it, or None.
 
-        After `metrics`. Each new text is logged, so leave out figures that change all the time: those are gauges. It
-        contains no secret, and no value of a row.
+        Called after `metrics`. Each new text is logged, so leave out figures that change all the time: report those as
+        gauges. The text contains no secret, and no value of a row.
         """
         return None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceWriterContext:
-    """What a source writer is built from."""
+    """The values from which a source writer is created."""
 
     uri: str = field(repr=False)
     """URI of the source, as the rangefeed gets it."""
@@ -37,10 +37,10 @@ class SourceTransaction(ABC):
 
 
 class SourceWriter(ABC):
-    """Writes to tables of its own in the database that a rangefeed reads. Constructors connect to nothing.
+    """Writes to its own tables in the database that a rangefeed reads. Constructors connect to nothing.
 
     Every table has the columns `id` (integer, primary key), `n` (integer, never null) and `note` (text, or null), and
-    what was added. *table* is the name as the user of a changefeed writes it.
+    those that were added. *table* is the name as the user of a changefeed writes it.
     """
 
     def __init__(self, context: SourceWriterContext) -> None:
@@ -48,11 +48,11 @@ class SourceWriter(ABC):
 
     @abstractmethod
     def create_table(self, table: str) -> None:
-        """Return when *table* exists, is empty, and can be watched with before images."""
+        """Create *table*, empty, so that it can be watched with before images."""
 
     @abstractmethod
     def drop_table(self, table: str) -> None:
-        """Return when *table* does not exist. May be called again."""
+        """Drop *table* if it exists. May be called again."""
 
     @abstractmethod
     def begin(self) -> SourceTransaction:
@@ -60,24 +60,23 @@ class SourceWriter(ABC):
 
     @abstractmethod
     def rows(self, table: str) -> Mapping[int, Mapping[str, Any]]:
-        """Return the rows of *table* by `id` that are committed now."""
+        """Return the committed rows of *table* by `id`."""
 
     @abstractmethod
     def add_column(self, table: str, column: str) -> None:
         """Add a text column that may be null and is null in every row."""
 
     def add_filled_column(self, table: str, column: str, value: str) -> bool:  # noqa: ARG002
-        """Add a text column that is *value* in every row, later ones included, as by a default; return True.
+        """Add a text column whose value is *value* in every row, including later ones, as a default does; return True.
 
-        No row is written for it. By default return False: nothing was done, and what a rangefeed does at such a change
-        is not tested.
+        This writes no row. By default, return False: nothing is done, and such a change is not tested.
         """
         return False
 
     def change_key(self, table: str, columns: Sequence[str]) -> bool:  # noqa: ARG002
-        """Make *columns*, of which `id` is one and none has a null, the primary key of *table*; return True.
+        """Make *columns*, which include `id` and contain no nulls, the primary key of *table*; return True.
 
-        No row is written for it. By default return False: nothing was done, and changed keys are not tested.
+        This writes no row. By default, return False: nothing is done, and changed keys are not tested.
         """
         return False
 

@@ -16,17 +16,17 @@ from cdc_core.timestamp import Timestamp
 class StoredFile:
     """One file of a history, with rows of one version of one table. Picklable; opens nothing.
 
-    `mark` is the first resolved mark that covers the file. The rows have `updated` from `lower` to `upper`, both
-    included. They may be above `mark`. Rows that were replayed from the dead letters may be below earlier marks.
+    `mark` is the first resolved mark that covers the file. The rows have `updated` from `lower` to `upper`, inclusive,
+    which may be above `mark`. Rows that were replayed from the dead letters may be below earlier marks.
     """
 
     path: str
-    """The path below the root of the history."""
+    """The path relative to the root of the history."""
     table: TableName
     topic: str
     schema_version: int
     schema_path: str
-    """Path below the root of the file that holds this file's `FileShape`."""
+    """The path, relative to the root, of the file that contains this file's `FileShape`."""
     format: str
     """Name of the encoder that wrote the file."""
     rows: int
@@ -40,7 +40,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape:
-    """Everything that is needed to decode a file: the version of the table, and how its rows were encoded."""
+    """Everything needed to decode a file: the version of the table, and how its rows were encoded."""
 
     schema: TableSchema
     format: str
@@ -52,12 +52,12 @@ class FileShape:
 class StoredHistory(ABC):
     """Reads what a sink has recorded at *uri* for one changefeed. Picklable; constructors connect to nothing.
 
-    *uri* has no parameters, and *options* is an instance of the sink's registered options class. *changefeed* is one of
-    `changefeeds()` or the name at its beginning; it may be empty when there is only one. The history contains only
-    files that a resolved mark covers, and no leftovers of crashed steps.
+    *uri* has no parameters, and *options* is an instance of the sink's registered options class. *changefeed* is an
+    entry of `changefeeds()`, or the name that an entry begins with; it may be empty if there is only one. The history
+    contains only files that a resolved mark covers, and no leftovers of crashed steps.
 
-    Raises, everywhere: ConfigError when there is no history, or when there are several and none is chosen;
-    RetryableError when the place is unreachable.
+    Raises, everywhere: ConfigError if there is no history, or if there are several and none is chosen; RetryableError
+    if the place is unreachable.
     """
 
     def __init__(self, uri: str, options: Any, *, changefeed: str = "") -> None:
@@ -71,11 +71,11 @@ class StoredHistory(ABC):
 
     @abstractmethod
     def marks(self) -> Sequence[Timestamp]:
-        """Return every resolved mark that exists now, ascending."""
+        """Return all current resolved marks, in ascending order."""
 
     @abstractmethod
     def files(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:
-        """Yield, once each, the files that marks up to *upto* cover and that may hold rows in (*after*, *upto*].
+        """Yield each file once that marks up to *upto* cover and that may contain rows in (*after*, *upto*].
 
         *upto* is a mark. Files of marks above *after* are included even if their rows are older: such rows were
         replayed from the dead letters. Rows of a key are in the order of the files, and in order within each file.

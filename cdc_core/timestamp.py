@@ -41,7 +41,7 @@ class Timestamp:
 
     @staticmethod
     def is_text(text: str) -> bool:
-        """Return whether *text* is one that `parse` takes."""
+        """Return whether `parse` accepts *text*."""
         try:
             Timestamp.parse(text)
         except ValueError:
@@ -50,7 +50,7 @@ class Timestamp:
 
     @staticmethod
     def is_number(text: str) -> bool:
-        """Return whether `read` takes *text* for nanoseconds, or refuses it for its size."""
+        """Return whether `read` takes *text* as nanoseconds, or refuses it because of its size."""
         return _NANOSECONDS.fullmatch(text) is not None
 
     @classmethod
@@ -103,7 +103,7 @@ class Timestamp:
         return Timestamp(self.wall, self.logical - 1)
 
     def to_datetime(self) -> datetime:
-        """Return the wall part in UTC, cut to microseconds."""
+        """Return the wall part in UTC, truncated to microseconds."""
         return _EPOCH + timedelta(microseconds=self.wall // 1000)
 
 

@@ -17,7 +17,7 @@ UNAVAILABLE_MEMBER = "unavailable"
 
 
 def unavailable_by_column(rows: RowBatch) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return, for each column of the table that is unavailable in any row, the rows where it is. In table order."""
+    """Return, in table order, each column that is unavailable in some rows, with these rows."""
     if not rows.has_unavailable:
         return {}
     column = rows.column("unavailable")
@@ -31,7 +31,7 @@ def unavailable_by_column(rows: RowBatch) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def unavailable_column(masks: Mapping[str, npt.NDArray[np.bool_]]) -> pa.ListArray | None:
-    """Return the column `unavailable` of rows with these `unavailable_by_column`; None when no row has any."""
+    """Return the column `unavailable` for the result of `unavailable_by_column`; None if it is empty."""
     if not any(mask.any() for mask in masks.values()):
         return None
     each = np.stack(list(masks.values()), axis=1)
@@ -45,7 +45,7 @@ def unavailable_column(masks: Mapping[str, npt.NDArray[np.bool_]]) -> pa.ListArr
 def unavailable_sets(rows: RowBatch) -> list[tuple[tuple[str, ...], npt.NDArray[np.int64]]]:
     """Return the rows by the set of their unavailable columns: (columns in table order, indices in rising order).
 
-    Complete rows are first, with `()`. For encoders: all rows of a set have the same members.
+    Complete rows are first, with `()`. This is for encoders, because all rows of a set have the same members.
     """
     masks = unavailable_by_column(rows)
     if not masks:
@@ -56,7 +56,7 @@ def unavailable_sets(rows: RowBatch) -> list[tuple[tuple[str, ...], npt.NDArray[
 
 
 def refuse_unavailable(rows: RowBatch, *, format_: str) -> None:
-    """Raise an EncodeError when a row has unavailable columns, for a format without a place for them."""
+    """Raise an EncodeError if a row has unavailable columns, for a format without a place for them."""
     for column, mask in unavailable_by_column(rows).items():
         row = int(mask.argmax())
         raise EncodeError(

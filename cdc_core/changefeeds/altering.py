@@ -38,9 +38,9 @@ _PARTS = ("source", "query", "functions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Altered:
-    """What an alteration did. `tables` are all, if they are others now.
+    """What an alteration did. `tables` is the new list, if it has changed.
 
-    `is_new`: the definition is another than before.
+    `is_new` says whether the definition has changed.
     """
 
     job: JobRecord
@@ -51,15 +51,15 @@ class Altered:
 
 
 class Altering(Finder):
-    """The verb alter: of a job by its name, and of the tables of a changefeed that `cdc run` has begun."""
+    """The verb alter, for jobs, and for the tables of changefeeds that `cdc run` has begun."""
 
     def alter(
         self, name: str, change: Alteration, *, by: str, scans: bool | Mapping[str, bool] | None = None
     ) -> Altered:
-        """Change job *name*: see `redefine` for what becomes of one that runs.
+        """Change job *name*; `redefine` says what happens to a running job.
 
-        *scans* says of added tables whether their rows are emitted. *by* is who asks, for the history. Raises:
-        ConfigError, which leaves the job as it is; as `redefine`.
+        *scans* says, for added tables, whether their rows are emitted. *by* names the requester in the history. Raises:
+        ConfigError, without changing the job; as `redefine`.
         """
         self.known(name)
         job = self.require_job(name, verb="alter")
@@ -88,13 +88,13 @@ class Altering(Finder):
         scans: Mapping[str, bool] | None = None,
         connect: bool = True,
     ) -> JobRecord:
-        """Give job *name*, whose last definition is *before*, that of *after*.
+        """Replace the definition of job *name*, which must be *before*, with *after*.
 
-        One that runs has it after the running step, and continues at its position, undisturbed if they are the same;
-        one that an error has stopped runs again in any case; one that was paused stays so. Source and sink are not
-        asked unless *connect*. Raises: ConfigError, also for what is fixed once the job has begun; RefusedError, also
-        for that while a node begins with the job, and when *before* is not the last definition anymore; what the
-        source and the sink raise.
+        A running job changes after the running step and continues from its position; if the definitions are equal, it
+        is not interrupted. A job that an error has stopped runs again in any case; a paused job stays paused. The
+        source and the sink are checked only with *connect*. Raises: ConfigError, also for parts that are fixed once the
+        job has begun; RefusedError, also for these parts while a node is starting the job, and if *before* is no longer
+        the last definition; errors of the source and the sink.
         """
         job = self.require_job(name, verb="alter")
         require_references(after.stored, name)
@@ -119,10 +119,10 @@ class Altering(Finder):
         by: str,
         scans: bool | Mapping[str, bool] | None = None,
     ) -> Altered:
-        """Change the tables of *changefeed*, which `cdc run` has begun, in the store; no run may be alive.
+        """Change the tables of *changefeed*, which `cdc run` has begun, in the store. No run may be alive.
 
-        The next run with the stored definition has them. Raises: ConfigError, which leaves it as it is; what the source
-        and the sink raise.
+        The next run with the stored definition uses them. Raises: ConfigError, without changing anything; errors of the
+        source and the sink.
         """
         name = changefeed.name
         self.known(name)
@@ -143,7 +143,7 @@ class Altering(Finder):
         return Altered(job=job, change=change, definition=wanted.definition, tables=after.tables)
 
     def last_definition(self, job: JobRecord) -> Mapping[str, Any]:
-        """Return the definition that the job was given last, even if it does not run yet. Raises: UnknownError."""
+        """Return the job's latest definition, even if it has not taken effect yet. Raises: UnknownError."""
         return self.known(job.name).definition if job.pending is None else job.pending.definition
 
     def _changed(

@@ -34,10 +34,10 @@ class Creating(Finder):
     """The verb create."""
 
     def check_new(self, feed: ResolvedChangefeed, *, connect: bool = True, left: ProgressStore | None = None) -> None:
-        """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
+        """Check that the changefeed can become a job; the source and the sink are checked only with *connect*.
 
-        *left* is another store, whose progress it is to have. Raises: RefusedError while it is a job; ConfigError.
-        Creates nothing.
+        *left* is another store, whose progress the job will take over. Creates nothing. Raises: RefusedError if it
+        already is a job; ConfigError.
         """
         require_references(feed.stored, feed.name)
         job = self.store.jobs.find(feed.name)
@@ -55,10 +55,10 @@ class Creating(Finder):
         connect: bool = True,
         paused_for: Literal["pause", "stop"] | None = None,
     ) -> JobRecord:
-        """Make the changefeed a job, after `check_new`; with *paused_for* it is paused from the first moment.
+        """Make the changefeed a job, after `check_new`; with *paused_for*, it is paused from the start.
 
-        What an ended job of this name has left in the store is forgotten; a changefeed that a `cdc run` has left is
-        continued. Raises: as `check_new`; ConfigError when no living node matches its locality.
+        An ended job of this name is deleted from the store; the changefeed of an earlier `cdc run` is continued.
+        Raises: as `check_new`; ConfigError if no living node matches its locality.
         """
         self.check_new(feed, connect=connect)
         return self.store.jobs.create(
@@ -104,10 +104,10 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
 
 
 class Continuing(Creating):
-    """The verb create, of a changefeed whose progress is in the store *left* of its runs."""
+    """The verb create, also for a changefeed whose progress is in *left*, the store of its runs."""
 
     def check_continuing(self, feed: ResolvedChangefeed, left: ProgressStore, *, connect: bool = True) -> None:
-        """Return when `continue_run` can move the progress here, has done so, or is to be repeated: it may refuse then.
+        """Check that `continue_run` can move the progress here, has done so, or must be repeated; it may still refuse.
 
         Raises: as `check_new`.
         """
@@ -137,11 +137,11 @@ class Continuing(Creating):
     def continue_run(
         self, feed: ResolvedChangefeed, left: ProgressStore, run_dir: Path, *, again: str, owner: str
     ) -> tuple[JobRecord, bool]:
-        """Make the changefeed a job that continues what *left* has of its runs, in the directory *run_dir*.
+        """Make the changefeed a job that continues its runs, whose progress is in *left*, in the directory *run_dir*.
 
-        Return the job, and whether it was created now: the command *again* repeats this, after a crash too. From then
-        on no run continues it there. A store *left* that is this one has no progress to move. Raises: ConfigError,
-        which leaves it as it is, such as while a run is alive.
+        Return the job, and whether this call created it: the command *again* repeats the call, also after a crash.
+        Afterwards, no run in *left* can continue the changefeed. If *left* is this store, there is no progress to move.
+        Raises: ConfigError, without changing anything, for example while a run is alive.
         """
         if store_place(left.url) == store_place(self.store.url):
             return self.create(feed, owner=owner, connect=False), True
@@ -153,9 +153,9 @@ class Continuing(Creating):
         return job, created
 
     def require_not_run(self, feed: ResolvedChangefeed, left: ProgressStore, *, move: str, drop: str) -> None:
-        """Return when the changefeed has not begun with another store *left* of its runs. Raises: ConfigError.
+        """Check that runs with another store, *left*, have not begun the changefeed. Raises: ConfigError.
 
-        Its remedies are the commands *move*, where that can be done, and *drop*.
+        Its remedies are the commands *move*, if the progress can be moved, and *drop*.
         """
         if store_place(left.url) == store_place(self.store.url):
             return

@@ -18,7 +18,7 @@ from cdc_core.telemetry.status import shown_moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Something that keeps a changefeed from moving, or that someone should know of. `remedy` is None if it passes."""
+    """A reason why a changefeed is not moving, or another problem. `remedy` is None if it passes on its own."""
 
     what: str
     remedy: str | None = None
@@ -26,7 +26,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Holds no secret. `summary` is one sentence. The causes are in the order in which to remove them."""
+    """Contains no secret. `summary` is one sentence. The causes are in the order in which to fix them."""
 
     report: Report
     summary: str
@@ -34,7 +34,7 @@ class Diagnosis:
 
     @property
     def is_moving(self) -> bool:
-        """Whether something runs it, and it neither retries nor waits for a component."""
+        """Whether a run is alive that neither retries nor waits for a component."""
         found = self.report
         alive = found.is_alive and found.status is not None
         return alive and found.state == "running" and not _waits(found)
@@ -55,7 +55,7 @@ class Diagnosing(Finder):
     """The verb diagnose."""
 
     def diagnose(self, name: str) -> Diagnosis:
-        """Return why the changefeed does not move. Asks neither source nor sink. Raises: UnknownError."""
+        """Return why the changefeed is not moving, without contacting the source or the sink. Raises: UnknownError."""
         known = self.known(name)
         found = report(self.store, known, now=datetime.now(UTC))
         causes = [*(_of_run(found) if found.job is None else _of_job(found, found.job)), *_of_any(found)]
@@ -63,7 +63,7 @@ class Diagnosing(Finder):
 
 
 def continues_with(report: Report) -> str:
-    """Return the commands that continue a job which rests for an error, unless the error names them."""
+    """Return the commands that continue a job that an error has stopped, unless the error names them."""
     job = report.job
     if job is None or not job.rests_for_error or "`cdc resume" in (job.reason or ""):
         return ""

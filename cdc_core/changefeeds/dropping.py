@@ -46,10 +46,10 @@ class Dropping(Finder):
     def dropping(
         self, name: str, *, feed: ResolvedChangefeed | None, state_dir: Path, verb: Verb = "drop"
     ) -> Iterator[PlannedDrop]:
-        """Yield what is removed with a changefeed, which no run begins to deliver during the block.
+        """Yield what a drop removes; no run of the changefeed can begin to deliver during the block.
 
-        With *feed*, what it has created at its source is dropped, and then what the store knows of it; without, the
-        source is left alone. *verb* is what is asked of a job. Raises: ConfigError; what the source raises.
+        With *feed*, what the changefeed created at its source is dropped, and then its data in the store; without
+        *feed*, the source is not changed. *verb* is the verb for a job. Raises: ConfigError; errors of the source.
         """
         known, job = self.known(name), self.require_job(name, verb=verb, of_runs=True)
         with ExitStack() as open_:
@@ -87,7 +87,7 @@ class Dropping(Finder):
             drop(connection, name)
 
     def identities(self) -> dict[str, str]:
-        """Return the names of changefeeds by the identities under which they create things at their sources."""
+        """Return the names of changefeeds by the identities that mark their objects at the sources."""
         return {
             feed_id: known.name
             for known in self.store.changefeeds.all()

@@ -50,12 +50,12 @@ _DONE: Mapping[Verb, tuple[Callable[[JobRecord], bool], str]] = {
 
 
 class Lifecycle(Finder):
-    """The verbs of jobs that need neither source nor sink. A *reason* is for the job's history."""
+    """The verbs of jobs that need neither the source nor the sink. *reason* appears in the job's history."""
 
     def pause(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
-        """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
-        changed to be stopped. What `cdc run` runs is paused at once if no run is alive; the next one waits then. After
-        the death of a run that was to pause, a second request pauses it.
+        """Pause the job, or stop it: pause it with `paused_for` "stop". A job that an error has stopped can only be
+        changed to stopped. A changefeed of `cdc run` is paused at once if no run is alive, and the next run waits. If a
+        run died before it could pause, a second request pauses the changefeed.
         """
         paused_for = "stop" if kind == "stop" else None
         with self.store.transaction() as connection:
@@ -80,10 +80,10 @@ class Lifecycle(Finder):
             return known_job(connection, name, of_runs=True)
 
     def resume(self, name: str) -> JobRecord:
-        """Have the job run from its position: at once, or after the requested pause has taken effect.
+        """Let the job run from its position: at once, or after a requested pause has taken effect.
 
-        Of what `cdc run` runs, a run that waits continues, and otherwise the next one. Raises: RefusedError, also when
-        no node matches.
+        For a changefeed of `cdc run`, the waiting run continues, or the next one. Raises: RefusedError, also if no node
+        matches.
         """
         with self.store.transaction() as connection:
             job = asked_job(connection, name, "resume")
@@ -93,9 +93,9 @@ class Lifecycle(Finder):
             return known_job(connection, name, of_runs=True)
 
     def restart(self, name: str, reason: str) -> JobRecord:
-        """Restart the job after its running step; one that an error has stopped runs again.
+        """Restart the job after its running step; a job that an error has stopped runs again.
 
-        A job that someone has paused, or that no node runs, stays as it is. Raises: RefusedError, also when no node
+        A job that a user has paused, or that no node runs, does not change. Raises: RefusedError, also if no node
         matches.
         """
         with self.store.transaction() as connection:
@@ -108,15 +108,15 @@ class Lifecycle(Finder):
             return known_job(connection, name)
 
     def cancel(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
-        """Have the job end for good; a node drops what it holds at its source.
+        """Cancel the job; a node then drops what it created at its source.
 
-        Raises: RefusedError, also when its state is not among *only*.
+        Raises: RefusedError, also if its state is not among *only*.
         """
         with self.store.transaction() as connection:
             return _cancel(connection, name, reason, only)
 
     def delete(self, name: str, reason: str) -> None:
-        """Forget the job if it has ended and left nothing at its source; otherwise cancel it."""
+        """Delete the job if it has ended and left nothing at its source; otherwise, cancel it."""
         with self.store.transaction() as connection:
             job = known_job(connection, name, locked=True)
             if job.state in REVERTED and not job.is_leaving:
@@ -134,7 +134,7 @@ class Lifecycle(Finder):
             return known_job(connection, name)
 
     def drain(self, node: str) -> NodeRecord:
-        """Have the living node of this name hand over its jobs and end. Raises: UnknownError when there is none."""
+        """Make the living node of this name hand over its jobs and end. Raises: UnknownError if there is none."""
         mine = sa.update(NODES).where(NODES.c.name == node, NODES.c.expires > DatabaseNow())
         with self.store.transaction() as connection:
             row = connection.execute(mine.values(is_draining=True).returning(*NODES.c)).one_or_none()
@@ -147,9 +147,9 @@ class Lifecycle(Finder):
             return node_record(row)
 
     def wait(self, name: str, verb: Verb) -> JobRecord:
-        """Return the job when nodes, or its run, have done what *verb*, one of pause, resume and cancel, asks for.
+        """Return the job once nodes, or its run, have carried out *verb*: pause, resume or cancel.
 
-        Raises: TerminalError when that never happens, as the job rests or has ended otherwise.
+        Raises: TerminalError if that will never happen, because the job has stopped or ended in another way.
         """
         done, instead = _DONE[verb]
         while True:
@@ -178,7 +178,7 @@ class Lifecycle(Finder):
                 pause_run(connection, job)
 
     def wait_for_end(self, node: NodeRecord) -> None:
-        """Return when the node, which drains, has ended. Raises: TerminalError when it has died."""
+        """Return once the draining node has ended. Raises: TerminalError if it has died."""
         while True:
             now, sessions = self.store.nodes.all()
             mine = [each for each in sessions if each.node_id == node.node_id]

@@ -58,10 +58,10 @@ class Position:
 
 
 class Moving(Finder):
-    """The verb move: planned, so that people see what it does, and then carried out."""
+    """The verb move, which is planned first, so that users see its effect, and then carried out."""
 
     def positions(self, name: str) -> list[Position]:
-        """Return how far each source of the changefeed is read, in their order; nothing before it has begun."""
+        """Return how far each source of the changefeed has been read, in order; empty before it has begun."""
         known, progress = self.known(name), self.store.progress.load(name)
         if progress is None:
             return []
@@ -73,7 +73,7 @@ class Moving(Finder):
         ]
 
     def plan_move(self, feed: ResolvedChangefeed, to: str | Token) -> PlannedMove:
-        """Return the move of *feed*, which must not run, to *to*: see `Rangefeed.move`.
+        """Return the planned move of *feed*, which must not be running, to *to*: see `Rangefeed.move`.
 
         Changes nothing. Raises: ConfigError; what the source raises.
         """
@@ -108,9 +108,9 @@ class Moving(Finder):
             yield self.plan_move(feed, to)
 
     def move(self, planned: PlannedMove, why: str | None = None) -> None:
-        """Have the next run start from the new position; the event log says so, and *why*. What is resolved stays so.
+        """Let the next run start from the new position. The event log records this, with *why*. Resolved marks stay.
 
-        Raises: FencedError when anything has run, or was moved, since `plan_move`.
+        Raises: FencedError if the changefeed has run, or was moved, since `plan_move`.
         """
         if not planned.moves:
             return

@@ -114,13 +114,13 @@ _place_apart = threading.BoundedSemaphore(1)
 
 
 class Previewing(Finder):
-    """The verb preview, of a job."""
+    """The verb preview, for jobs."""
 
     def preview(self, name: str, rows: int, *, is_gone: Callable[[], bool]) -> list[Previewed]:
-        """Return the messages that the job would send for so many *rows* of its tables. Sends and saves nothing.
+        """Return the messages that the job would send for *rows* rows of its tables. Sends and saves nothing.
 
-        With a query, or sections of tables, this takes several seconds; it ends early once *is_gone* says that the
-        client has left. Raises: BusyError; ConfigError; what the source raises; TerminalError when it takes too long.
+        With a query, or sections of tables, this takes several seconds. It ends early if *is_gone* says that the client
+        has disconnected. Raises: BusyError; ConfigError; errors of the source; TerminalError if it takes too long.
         """
         self.require_job(name)
         feed = self.feed(name, self.known(name).definition)

@@ -22,7 +22,7 @@ _RECENT = timedelta(hours=12)
 
 
 class Reading(Finder):
-    """Lists and reports. What they are about may have been forgotten since, unless UnknownError is raised for that."""
+    """Lists and reports. Their subject may have been deleted since, unless this raises UnknownError."""
 
     def records(self) -> list[ChangefeedRecord]:
         """Return every changefeed, by name."""
@@ -33,19 +33,19 @@ class Reading(Finder):
         return reports(self.store)
 
     def jobs(self) -> list[JobRecord]:
-        """Return every job, by name, finished ones too."""
+        """Return every job by name, including finished ones."""
         return self.store.jobs.all()
 
     def runs(self) -> list[str]:
-        """Return the names of what `cdc run` runs, in their order."""
+        """Return the sorted names of the changefeeds that `cdc run` runs."""
         return self.store.jobs.runs()
 
     def job_reports(self) -> list[Report]:
-        """Return a brief report of every job, by name, of finished ones too; `job_json` of each is its shape."""
+        """Return a brief report of every job by name, including finished ones; see `job_json` of each."""
         return [each for each in reports(self.store, brief=True) if each.job is not None]
 
     def job_report(self, job: JobRecord) -> Report:
-        """Return a brief report of the job. Raises: UnknownError when it was forgotten meanwhile."""
+        """Return a brief report of the job. Raises: UnknownError if it was deleted in the meantime."""
         return job_report(self.store, job, self.known(job.name))
 
     def jobs_for(self, verb: Verb) -> list[str]:
@@ -53,23 +53,23 @@ class Reading(Finder):
         return [job.name for job in self.jobs() if job.state in RULES[verb].does]
 
     def report(self, name: str) -> Report:
-        """Return what is known of a changefeed. Raises: UnknownError."""
+        """Return a full report of a changefeed. Raises: UnknownError."""
         return self.report_of(self.known(name))
 
     def report_of(self, known: ChangefeedRecord) -> Report:
-        """Return what is known of a changefeed that was found before; it may have been forgotten since."""
+        """Return a full report of a changefeed that was found before; it may have been deleted since."""
         return report(self.store, known, now=datetime.now(UTC))
 
     def progress(self, name: str) -> Progress | None:
-        """Return what was saved of the changefeed last, None if it has not begun."""
+        """Return the last saved progress of the changefeed; None if it has not begun."""
         return self.store.progress.load(name)
 
     def history(self, name: str) -> Sequence[JobEvent]:
-        """Return the states that the job has been in, the first one first."""
+        """Return the states that the job has been in, oldest first."""
         return self.store.jobs.events(name)
 
     def moments(self, name: str) -> list[Moment]:
-        """Return what the changefeed had counted, minute by minute within a day."""
+        """Return the changefeed's counters for each minute of the last day."""
         return self.store.moments.of(name)
 
     def events(
@@ -81,20 +81,20 @@ class Reading(Finder):
         kinds: Sequence[str] = (),
         limit: int | None = None,
     ) -> list[Event]:
-        """Return the events of a changefeed, or of all and of nodes, the first one first: see `Events.read`."""
+        """Return the events of a changefeed, or of all changefeeds and nodes, oldest first: see `Events.read`."""
         return self.store.events.read(name, since=since, after=after, kinds=kinds, limit=limit)
 
     def follow_events(
         self, name: str | None, *, since: datetime | None, kinds: Sequence[str], limit: int | None
     ) -> tuple[list[Event], EventTail]:
-        """Return the events until now, and what returns those that follow them."""
+        """Return the events until now, and a function that returns later events."""
         log = self.store.events
         last = log.last_number()
         found = log.read(name, since=since, until=last, kinds=kinds, limit=limit)
         return found, EventTail(log, name, after=last, kinds=kinds)
 
     def saved(self, known: ChangefeedRecord) -> dict[str, Any]:
-        """Return all that the store has of a changefeed as JSON values, for diagnostics."""
+        """Return everything that the store has about a changefeed as JSON values, for diagnostics."""
         found, store, name = self.report_of(known), self.store, known.name
         progress, status = found.progress, found.status
         return {
@@ -123,11 +123,11 @@ class Reading(Finder):
         return list(self.store.topics.of(name) or topics_of(known.definition, self.schema_of(known.sources[0])) or ())
 
     def living_nodes(self) -> list[NodeRecord]:
-        """Return the nodes that are alive, those that drain too."""
+        """Return the nodes that are alive, including those that are draining."""
         return self.store.nodes.living()
 
     def nodes(self) -> list[NodeReport]:
-        """Return a report of every node, of those that died within a day too."""
+        """Return a report of every node, including those that died within a day."""
         return node_reports(self.store)
 
     def node(self, record: NodeRecord) -> NodeReport:
@@ -135,11 +135,11 @@ class Reading(Finder):
         return node_reports(self.store, only=record)[0]
 
     def may_be_adopted(self, job: JobRecord) -> bool:
-        """Return whether a living node that matches the job would take it."""
+        """Return whether a living node that matches the job would adopt it."""
         return any(not node.draining and node.locality.matches(job.locality) for node in self.living_nodes())
 
 
 def recent(found: Iterable[Report]) -> list[Report]:
-    """Return all jobs but those that finished more than 12 hours ago."""
+    """Return all jobs except those that finished more than 12 hours ago."""
     ended = ((each, moment(None if each.job is None else each.job.finished)) for each in found)
     return [each for each, at in ended if at is None or each.now - at <= _RECENT]

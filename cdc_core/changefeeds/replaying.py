@@ -18,7 +18,7 @@ from cdc_core.store.progress import DeadLetter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The outcome of a replay: rows that were sent, stay dead letters, were not found, and were discarded."""
+    """The outcome of a replay: the rows that were sent, remain dead letters, were not found, or were discarded."""
 
     sent: int = 0
     kept: Sequence[BadRow] = ()
@@ -32,18 +32,18 @@ class Replaying(Finder):
     def dead_letters(self, name: str, *, after: int = 0, limit: int | None = None) -> list[DeadLetter]:
         """Return the dead letters of the changefeed that were not replayed, in the order in which they were refused.
 
-        Only those with a number beyond *after*, and at most *limit*.
+        Returns only those with a number above *after*, and at most *limit*.
         """
         return self.store.dead_letters.of(name, after=after, limit=limit)
 
     def replay(
         self, name: str, *, state_dir: Path, give_up: Collection[int] = (), feed: ResolvedChangefeed | None = None
     ) -> Replayed:
-        """Send the dead letters of the changefeed to its sink again, those of a key in order; see `engine.replay`.
+        """Send the dead letters of the changefeed to its sink again, in order per key; see `engine.replay`.
 
-        Rows with the numbers *give_up* are discarded instead. *feed* is the changefeed unless that is defined by the
-        store. It must not run, from *state_dir* or elsewhere; a job rests. Raises: ConfigError; FencedError; what the
-        sink raises. The dead letters stay then.
+        Rows with the numbers *give_up* are discarded instead. *feed* is the changefeed, unless the store defines it. It
+        must not be running, from *state_dir* or elsewhere; a job must be paused or have stopped. Raises: ConfigError;
+        FencedError; errors of the sink. After an error, the dead letters remain.
         """
         job = self.find_job(name, verb="replay")
         if not give_up and not self.dead_letters(name, limit=1):
@@ -62,5 +62,5 @@ class Replaying(Finder):
         return Replayed(sent=len(result.sent), kept=result.kept, missing=missing, given_up=len(set(give_up)))
 
     def dead_letter_rows(self, name: str, letter: DeadLetter) -> Sequence[WaitingRow]:
-        """Return the row of *letter*, none when it is not at the dead letters' sink. Raises: as the sink's reader."""
+        """Return the row of *letter*; nothing if it is not at the dead letters' sink. Raises: as the sink's reader."""
         return waiting_rows(self.feed(name, self.known(name).definition), [letter])

@@ -21,13 +21,14 @@ from cdc_core.store.verbs import Verb, require
 
 
 class Rescanning(Finder):
-    """The verb rescan. Of a job, *feed* is its definition in the store."""
+    """The verb rescan. For a job, *feed* is its definition in the store."""
 
     def rescan(self, feed: ResolvedChangefeed, *, table: str | None, where: str | None = None) -> Rescan:
-        """Have *table*, however it is named, or all tables be emitted again; return what was asked for.
+        """Request that *table*, in any form of its name, or all tables be emitted again; return the request.
 
-        A running changefeed begins within about a second, otherwise the next run does. With *where*, only rows that it
-        selects in the source's SQL. Raises: ConfigError, also when the source cannot do that; what the source raises.
+        A running changefeed begins within about a second; otherwise, the next run does. *where*, in the source's SQL,
+        limits the request to rows that it selects. Raises: ConfigError, also if the source cannot do this; errors of
+        the source.
         """
         self.find_job(feed.name, verb="rescan")
         feed = with_saved(self._rescannable(feed), self.store)
@@ -38,10 +39,10 @@ class Rescanning(Finder):
         return wanted
 
     def begin_anew(self, feed: ResolvedChangefeed, *, state_dir: Path | None = None) -> None:
-        """Have the next run give up the history that the source retains, and begin with all rows of all tables.
+        """Let the next run abandon the history that the source retains, and begin with all rows of all tables.
 
-        It must not run; if it is not a job, no run begins from *state_dir* meanwhile. Raises: ConfigError; what the
-        source raises.
+        The changefeed must not be running; if it is not a job, no run can begin from *state_dir* in the meantime.
+        Raises: ConfigError; errors of the source.
         """
         self.find_job(feed.name, verb="move")
         feed = self._rescannable(feed)

@@ -66,7 +66,7 @@ def _zone(name: str) -> tzinfo:
 
 
 class Scheduling(Finder):
-    """Schedules, and their verbs. Each verb returns the schedule as it is now."""
+    """Schedules and their verbs. Each verb returns the schedule in its new state."""
 
     def schedules(self) -> list[ScheduleRecord]:
         """Return every schedule, by name."""
@@ -77,11 +77,11 @@ class Scheduling(Finder):
         return self.store.schedules.find(name)
 
     def create_schedule(self, wanted: ScheduleRecord, *, at_once: bool = False) -> ScheduleRecord:
-        """Add the schedule, which nodes follow from now on. The first run is *at_once*, at its `next_run`, or as its
-        expression says.
+        """Add the schedule, which nodes then follow. The first run is *at_once*, or at `next_run`, or at the next time
+        of the expression.
 
-        Raises: ConfigError when there is one of this name, the expression or the time zone cannot be read, or the first
-        run would be in the past; RefusedError when no living node matches its locality.
+        Raises: ConfigError if the name is in use, if the expression or the time zone is not valid, or if the first run
+        would be in the past; RefusedError if no living node matches its locality.
         """
         with self.store.transaction() as connection:
             now = _clock(connection)
@@ -117,14 +117,14 @@ class Scheduling(Finder):
             return known_schedule(connection, wanted.name)
 
     def pause_schedule(self, name: str, reason: str) -> ScheduleRecord:
-        """Start no more jobs; running ones are not affected. Raises: ConfigError when it is already paused."""
+        """Start no more jobs; running jobs are not affected. Raises: ConfigError if it is already paused."""
         with self.store.transaction() as connection:
             if known_schedule(connection, name, locked=True).next_run is None:
                 raise ConfigError(f"schedule '{name}' is already paused")
             return _changed(connection, name, next_run=None, reason=reason)
 
     def resume_schedule(self, name: str) -> ScheduleRecord:
-        """Start jobs again, from the next time of its expression on. Raises: ConfigError when it is not paused."""
+        """Start jobs again, at the next time of the expression. Raises: ConfigError if it is not paused."""
         with self.store.transaction() as connection:
             known = known_schedule(connection, name, locked=True)
             if known.next_run is not None:
@@ -133,7 +133,7 @@ class Scheduling(Finder):
             return _changed(connection, name, next_run=following, reason=None)
 
     def drop_schedule(self, name: str) -> ScheduleRecord:
-        """Delete the schedule, and return what it was; its jobs stay."""
+        """Delete and return the schedule; its jobs stay."""
         with self.store.transaction() as connection:
             known = known_schedule(connection, name, locked=True)
             connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.schedule == name))

@@ -36,12 +36,13 @@ class Changefeeds(
     Scheduling,
     Tracing,
 ):
-    """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
+    """The changefeeds of one store and every verb on them, for all interfaces. Each group of verbs has its module.
 
-    A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already
-    stays as it is. A verb that also changes a source or a sink, drop or replay, is repeated when it was interrupted.
+    A verb is one transaction: it has taken effect when the call returns, and has changed nothing if the call raises. A
+    verb that has already been done changes nothing. If a verb that also changes a source or a sink (drop, replay) is
+    interrupted, repeat it.
 
-    Raises, everywhere: UnknownError for a name that the store does not know, RefusedError when the state of the job
-    refuses the verb (`store.verbs.RULES`), ConfigError for what the user must change, RetryableError when the store is
-    out of reach.
+    Raises, everywhere: UnknownError for a name that the store does not know, RefusedError if the state of the job does
+    not allow the verb (`store.verbs.RULES`), ConfigError for what the user must change, RetryableError if the store is
+    unreachable.
     """

@@ -95,11 +95,11 @@ class Tracing(Finder):
     def ask_trace(
         self, name: str, *, table: str | None, key: str | None, rows: int = ROWS, timeout: str = TIMEOUT
     ) -> TraceRecord:
-        """Have at most *rows* changes of the changefeed followed until *timeout*, a duration, is over.
+        """Request that up to *rows* changes of the changefeed be followed, for at most *timeout*, a duration.
 
-        Of the key *key*, as `checked_key` returns it, in *table*; without a key, of the next changes of *table*, or of
-        any. Whatever runs the changefeed takes the trace up within about a second. Raises: UnknownError; BusyError when
-        there are too many traces already; ConfigError for an unknown table, and for what is out of bounds.
+        These are the changes of the key *key*, as `checked_key` returns it, in *table*; without a key, the next changes
+        of *table*, or of any table. The trace begins within about a second. Raises: UnknownError; BusyError if there
+        are too many traces; ConfigError for an unknown table or a value out of bounds.
         """
         if key is not None and table is None:
             raise ConfigError("'key' requires 'table'")
@@ -115,7 +115,7 @@ class Tracing(Finder):
         return self.trace(name, number)
 
     def traces(self, name: str) -> list[TraceRecord]:
-        """Return the traces of the changefeed, the first one first."""
+        """Return the traces of the changefeed, oldest first."""
         return self.store.traces.of(name)
 
     def trace(self, name: str, number: int | str) -> TraceRecord:
@@ -126,7 +126,7 @@ class Tracing(Finder):
         return found
 
     def end_trace(self, name: str, number: int | str) -> None:
-        """End the trace, and forget what it found. Raises: UnknownError."""
+        """End the trace, and delete what it found. Raises: UnknownError."""
         self.store.traces.end(self.trace(name, number).number)
 
 

@@ -27,15 +27,15 @@ def require_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Changefeed:
-    """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
+    """One named pipeline as the user wrote it. Picklable; `repr` shows no secret.
 
-    `source` is a URI, or several of databases that have the same tables. With a `query`, `tables` is the one that it
-    names; it may call `functions`, texts by their names. `table` says by table what is selected of it without a query
-    (see `cdc_core.queries.selection`); other tables are delivered whole. A changefeed without a `sink` can only be
-    watched. `options` holds the options of the changefeed
-    itself, the encoder, the sink and the source together; who owns which is known once the plugins are
-    (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set when the changefeed
-    was read: the same values by name, with references such as `${PASSWORD}` in place of what they refer to.
+    `source` is a URI, or several URIs of databases that have the same tables. With a `query`, `tables` contains the one
+    table that it names. The query may call `functions`, whose texts are given by name. `table` has a section for each
+    table from which only some columns or rows are delivered (see `cdc_core.queries.selection`); other tables are
+    delivered whole. A changefeed without a `sink` can only be watched. `options` contains the options of the changefeed
+    itself, the encoder, the sink and the source together; which option belongs to which is known when the plugins are
+    loaded (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set if the
+    changefeed was read from a text: it has the same values by name, with references such as `${PASSWORD}` unresolved.
     """
 
     name: str

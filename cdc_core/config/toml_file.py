@@ -34,10 +34,10 @@ _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
 def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str, str] | None = None) -> Changefeed:
-    """Return the changefeed called *name* in the file at *path*; without *name*, the only one there.
+    """Return the changefeed called *name* in the file at *path*, or the only one if *name* is not given.
 
     It may lack a sink. References in the other changefeeds of the file are not resolved. Raises: ConfigError, which
-    names file and place.
+    names the file and the place in it.
     """
     tables = _read(path)
     name = _chosen(path, name, tables)

@@ -22,11 +22,11 @@ from cdc_core.telemetry.status import Status
 class Outcome:
     """How a run ended.
 
-    - complete: everything that it was to deliver is durable and resolved (*once*, end_time, initial_scan=only)
-    - stopped: told to stop; the running step was saved
-    - abandoned: told to abandon the running step; the next run repeats it
-    - given up: told to stop, but the running step took too long; the next run repeats it
-    - failed: `error` says why; a CdcError's text is one sentence for the user, and may hold secrets
+    - complete: everything that the run had to deliver is durable and resolved (*once*, end_time, initial_scan=only)
+    - stopped: the run was stopped; its last step was saved
+    - abandoned: the run was told to abandon its step; the next run repeats the step
+    - given up: the run was stopped, but its last step took too long; the next run repeats the step
+    - failed: `error` says why; the text of a CdcError is one sentence for the user, and may contain secrets
     """
 
     kind: Literal["complete", "stopped", "abandoned", "given up", "failed"]
@@ -37,23 +37,26 @@ class Supervisor:
     """Runs one changefeed in a thread. Its methods may be called from any thread.
 
     Progress is in *store*, which is closed at the end of the run; locks and scratch files are in *state_dir*.
-    Supervisors of one process share *host*. With *once* the run is complete when everything that the source had
-    committed at the start is durable and resolved. With initial_scan=only it is complete when the scan is, with
-    end_time when everything up to then is; then the source keeps nothing for it, and another run finds nothing to do.
+    Supervisors of one process share *host*. With *once*, the run is complete when everything that was committed at the
+    source before the start is durable and resolved. With initial_scan=only, it is complete when the scan is; with
+    end_time, when everything up to that time is. The source then keeps nothing for the changefeed, and another run has
+    nothing to do.
 
-    Errors that a retry may cure are logged, shown in the status, and retried. With on_error=pause any other error
-    pauses a changefeed that has run: it waits until the progress store says that it was resumed, and continues from the
-    last saved progress. A run that finds the changefeed paused waits too, before it touches source or sink. With *once*
-    nothing waits: the changefeed is paused all the same, and the run fails. *resume_command* is what messages suggest.
+    Errors that a retry may fix are logged, shown in the status, and retried. With on_error=pause, any other error
+    pauses a changefeed that has run: the run waits until the progress store says that the changefeed was resumed, and
+    continues from the last saved progress. A run of a paused changefeed waits too, before it connects to the source or
+    the sink. With *once*, no run waits: the changefeed is paused, and the run fails. Error messages suggest
+    *resume_command*.
 
-    *job_epoch* is the epoch under which a node has claimed the changefeed as a job. Then on_error=pause ends the run
-    with the error: whoever runs the job pauses it.
+    *job_epoch* is the epoch under which a node has claimed the changefeed as a job. With it, on_error=pause ends the
+    run with the error, and the node pauses the job.
 
     *after_unclean* says that another node ran the changefeed before and may still be alive: if a scan is in progress,
-    or it was moved, the first attempt waits as long as a call of the sink may last.
+    or the changefeed was moved, the first attempt waits for as long as a call of the sink may last.
 
-    *watch* is called in the thread with each new status, a few times a second. An exception of it ends the run, which
-    abandons the running step, and is the outcome's error. *on_end* is called there last, when there is an `outcome`.
+    *watch* is called in the thread with each new status, a few times a second. If it raises an exception, the run
+    abandons the running step and ends with this exception as the outcome's error. *on_end* is called last in the
+    thread, when there is an `outcome`.
     """
 
     def __init__(
@@ -90,23 +93,23 @@ class Supervisor:
         self._thread = threading.Thread(target=self._work, name=f"changefeed {feed.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin the run and return at once. Called once."""
+        """Begin the run and return at once. Call it only once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Have the running step end and be saved, then end the run. Return at once; do nothing after the end."""
+        """Let the running step end and be saved, then end the run. Returns at once; does nothing after the end."""
         self._control.stop.set()
 
     def abandon(self) -> None:
-        """End the run without waiting for the running step, which the next run repeats. Return at once."""
+        """End the run without waiting for the running step, which the next run repeats. Returns at once."""
         self._control.abandon.set()
         self._control.stop.set()
 
     def pause(self, reason: str) -> None:
-        """Have the running step end and be saved, then pause the changefeed. Return at once.
+        """Let the running step end and be saved, then pause the changefeed. Returns at once.
 
-        The pause is kept in the progress store, with *reason*, and outlasts this run: see `resume`. A run that is still
-        starting begins first.
+        The pause is saved in the progress store, with *reason*, and outlasts this run: see `resume`. A run that is
+        still starting is paused after it has begun.
         """
         with self._control.pause_lock:
             self._control.pause, self._control.resumed = reason, False
@@ -114,13 +117,13 @@ class Supervisor:
     def resume(self) -> None:
         """Let a paused changefeed continue from its saved progress.
 
-        Raises: RetryableError from the progress store; a pause that is not saved yet is undone all the same.
+        Raises: RetryableError from the progress store; even then, a pause that is not saved yet is undone.
         """
         self._run.resume()
 
     @property
     def status(self) -> Status:
-        """The state of the run at this moment. Holds no secret."""
+        """The current state of the run. Contains no secret."""
         return self._run.status
 
     @property
@@ -134,9 +137,9 @@ class Supervisor:
         return self._outcome
 
     def wait(self, timeout_s: float | None = None) -> Outcome | None:
-        """Return the outcome as soon as the run has ended; None when it has not within *timeout_s*.
+        """Return the outcome as soon as the run has ended, or None after *timeout_s*.
 
-        Return None at once before the start.
+        Before the start, return None at once.
         """
         if self._thread.ident is not None:
             self._thread.join(timeout_s)

@@ -46,7 +46,7 @@ class ChangeReader:
     """Reads the history that a sink has recorded at *uri*: the URI of the changefeed's sink, with its parameters.
 
     *changefeed* chooses one of several changefeeds that have written to the same place. Picklable; connects when first
-    used. Memory: one decoded file, and a `StoredFile` for each file that is still to be read.
+    used. It holds one decoded file in memory, and a `StoredFile` for each file that is still to be read.
 
     Raises, everywhere: ConfigError when no installed sink keeps a history for this URI, when no changefeed has recorded
     anything there, or when several have and none is chosen; HistoryLostError when files are missing, damaged or not
@@ -86,12 +86,12 @@ class ChangeReader:
         return self._history.changefeeds()
 
     def marks(self) -> Sequence[Timestamp]:
-        """Return every resolved mark that exists now, ascending."""
+        """Return all current resolved marks, in ascending order."""
         self._listed = self._history.marks()
         return self._listed
 
     def newest(self, upto: Timestamp | None = None) -> Timestamp:
-        """Return the newest resolved mark that exists now and is not above *upto*."""
+        """Return the newest current resolved mark that is not above *upto*."""
         return self._newest(self.marks(), upto)
 
     def files(
@@ -103,24 +103,24 @@ class ChangeReader:
     def read(
         self, *, table: str | None = None, upto: Timestamp | None = None, after: Timestamp = Timestamp()
     ) -> Iterator[RowBatch]:
-        """Yield, once each, all rows with *after* < `updated` <= the newest mark that is not above *upto*.
+        """Yield each row once with *after* < `updated` <= the newest mark that is not above *upto*.
 
         *after* is one of `marks`, or zero for the beginning. The result is what a reader up to that mark has not read,
         so rows that were replayed from the dead letters come with the first mark after their replay, even if they are
-        older than *after*. At any other time some rows would come twice or never, so ConfigError is raised.
+        older than *after*. For any other time, some rows would come twice or never, so ConfigError is raised.
 
         Rows of a key come in order. Without *upto* this reads up to the newest mark; a reader that will continue from
         there gets that mark from `newest` first. *table* is the name of a table, with schema and database if it is not
-        unique; without it, all tables are read. ConfigError when the history has no row of *table*. All rows of a batch
-        belong to one version of one table.
+        unique; without it, all tables are read. Raises: ConfigError if the history has no row of *table*. All rows of a
+        batch belong to one version of one table.
         """
         mark = self._upto(upto, after=after)
         return self._read(mark, table=table, after=after)
 
     def latest_file(self, table: str, *, upto: Timestamp) -> StoredFile | None:
-        """Return the last file with rows of *table* that marks up to *upto*, a mark, cover, or None.
+        """Return the last file with rows of *table* that the marks up to *upto* cover; None if there is none.
 
-        It looks back only as far as needed. Raises: HistoryLostError when it reaches a gap before it finds a file.
+        *upto* is a mark. Looks back only as far as necessary. Raises: HistoryLostError at a gap before such a file.
         """
         marks = [mark for mark in self.marks() if mark <= upto]
         reach = _FIRST_REACH

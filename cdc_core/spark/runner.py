@@ -28,19 +28,19 @@ _UNKNOWN = Locality()
 
 
 class Runner:
-    """Runs changefeeds in threads of this process. At its end, or that of a `with` block, it stops all of them.
+    """Runs changefeeds in threads of this process, and stops all of them in `close`, or at the end of a `with` block.
 
     Locks, logs and scratch files are in *directory*; progress is there too, or in the database at the SQLAlchemy URL
-    *store*. *name* names Spark's log, which is `NAME.spark.log`. The changefeeds share one Spark session with the
+    *store*. Spark's log is `NAME.spark.log`, with *name* as NAME. The changefeeds share one Spark session with the
     settings *spark*. *changefeeds* is how many may run at a time without waiting for each other on this host.
 
     *locality* is where this process is. On a cluster, all changefeeds of a session have the same *execution_locality*.
 
-    A process has only one Spark session, and therefore one runner at a time. Signals are the caller's business.
+    A process has only one Spark session, and therefore one runner at a time. The caller must handle signals.
 
-    Raises: ConfigError when there is no Java that Spark can run on, *spark* does not say whether to encrypt,
-    *execution_locality* cannot be carried out, the progress store cannot be used, or another runner of this *name* is
-    at work in *directory*.
+    Raises: ConfigError if there is no Java that Spark can run on, if *spark* does not say whether to encrypt, if
+    *execution_locality* cannot be satisfied, if the progress store cannot be used, or if another runner with this
+    *name* is working in *directory*.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Runner:
         resume_command: str | None = None,
         watch: Callable[[Status], None] | None = None,
     ) -> Supervisor:
-        """Return a supervisor of *changefeed*, still to be started; it explains the other parameters.
+        """Return a supervisor of *changefeed*, not started yet. `Supervisor` explains the other parameters.
 
-        Connects to nothing: what only the source or the sink can tell is in the outcome of the run. Raises: ConfigError
-        when the changefeed cannot work, or has other Spark settings than this process.
+        Connects to nothing: problems that only the source or the sink can report are in the outcome of the run. Raises:
+        ConfigError if the changefeed cannot work, or if its Spark settings differ from those of this process.
         """
         if isinstance(changefeed, Changefeed):
             self._plugins = self._plugins or PluginHost.load()
@@ -125,7 +125,7 @@ class Runner:
         return supervisor
 
     def close(self) -> None:
-        """Stop every changefeed, and return when all have ended."""
+        """Stop every changefeed, and return after all have ended."""
         for supervisor in self._supervisors:
             supervisor.stop()
         for supervisor in self._supervisors:

@@ -108,10 +108,11 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as the store knows it. Times are in the database's clock, in seconds since 1970. Holds no secret.
+    """A job in the store. Times are by the database's clock, in seconds since 1970. Contains no secret.
 
-    `node_id` is the session of the node that has claimed it, dead or alive. `node` is its name, if it is alive. With
-    `is_run` it belongs to `cdc run`: no node claims it, and it stays `running` also while no run is alive.
+    `node_id` is the session of the node that has claimed the job, dead or alive. `node` is the node's name, if it is
+    alive. With `is_run`, the changefeed belongs to `cdc run`: no node claims it, and it stays `running` even while no
+    run is alive.
     """
 
     name: str

@@ -18,7 +18,7 @@ something may be left at the source. To `move` a job is also to have it begin a 
 
 
 class UnknownError(ConfigError):
-    """The store knows no changefeed, job, schedule or node of this name."""
+    """The store has no changefeed, job, schedule or node of this name."""
 
 
 class BusyError(ConfigError):
@@ -26,9 +26,9 @@ class BusyError(ConfigError):
 
 
 class RefusedError(ConfigError):
-    """A verb that the `state` of its job refuses for now; nothing was changed. `remedy` is what to do instead.
+    """The `state` of the job does not allow the verb; nothing was changed. `remedy` says what to do instead.
 
-    `state` is None when the job is not there yet, and what refuses it is the state of the nodes.
+    `state` is None if the job does not exist yet, and the state of the nodes does not allow the verb.
     """
 
     def __init__(self, what: str, *, state: JobState | None, remedy: str) -> None:

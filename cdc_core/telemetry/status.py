@@ -23,21 +23,21 @@ _RELEASES_REPORTED = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A running changefeed at one moment. Holds no secret.
+    """The state of a running changefeed at one moment. Contains no secret.
 
     `rows`, `bytes` and `files` are totals over all runs. `dead_letters` counts the rows that are among the dead
-    letters. `shares` is the part of their time that the slices of the last seconds spent at each stage (see
-    `cdc_core.telemetry.stages`). `slices` is, by host, how many of the last 100 slices ran there; it is empty while all
-    run on the driver's. `releases_failed` counts the latest consecutive steps after which the source did not release
-    its history. `notice` is what the source says about its history.
+    letters. `shares` says which part of their time the slices of the last seconds spent at each stage (see
+    `cdc_core.telemetry.stages`). `slices` says, by host, how many of the last 100 slices ran there; it is empty while
+    all of them run on the driver's host. `releases_failed` counts the latest consecutive steps after which the source
+    did not release its history. `notice` is what the source reports about its history.
 
-    `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), and `waiting_on_s` is for how long if a
-    task is stuck. `waiting_for` is the error that a retry may cure, and `next_attempt_s` is the time until the retry.
-    For a paused changefeed `waiting_for` is the error that needs a person, who then runs `resume_command`. `error` is
-    what ended a run that failed. `retrying` is what has failed since the last saved step. `retries` counts over all
-    runs, by cause, the attempts that failed and were followed by another one. `source_silent_since` is since when, by
-    `time.time()`, the changefeed waits for an answer of the source; None while that answers. `log_name` is the file in
-    the state directory that Spark and its workers print to.
+    `waiting_on` is what the changefeed is waiting for ("changes", "sink 'webhook'"), and `waiting_on_s` says for how
+    long, if a task is stuck. `waiting_for` is the error after which the changefeed retries, and `next_attempt_s` is the
+    time until the retry. For a paused changefeed, `waiting_for` is the error that a person must fix before running
+    `resume_command`. `error` is the error that a run failed with. `retrying` is what has failed since the last saved
+    step. `retries` counts over all runs, by cause, the attempts that failed and were followed by another one.
+    `source_silent_since` says since when, by `time.time()`, the changefeed has waited for an answer from the source;
+    None while the source answers. `log_name` is the file in the state directory to which Spark and its workers print.
     """
 
     changefeed: str
@@ -67,7 +67,7 @@ class Status:
 
     @property
     def behind_s(self) -> float | None:
-        """How far the high-water mark is behind the clock of this host now, None while there is none."""
+        """How far the high-water mark is behind this host's clock now; None while there is no mark."""
         return max(0.0, time.time() - self.high_water.wall / 1e9) if self.high_water else None
 
 
@@ -220,9 +220,9 @@ _TIMES = ("since", "next_attempt_at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """What has failed again and again, `failures` times since the last saved step: `error` is the latest. No secret.
+    """What has failed `failures` times since the last saved step; `error` is the latest error. Contains no secret.
 
-    It is there until a step is saved, also while an attempt runs. `next_attempt_at` is None then.
+    It remains until a step is saved, even while an attempt runs; `next_attempt_at` is then None.
     """
 
     error: str
@@ -232,7 +232,7 @@ class Retrying:
 
     @classmethod
     def after(cls, before: Self | None, error: str) -> Self:
-        """Return what is retried when *error* comes after *before*."""
+        """Return the value for *error*, which follows *before*."""
         if before is None:
             return cls(error=error, since=datetime.now(UTC).replace(microsecond=0))
         return cls(error=error, since=before.since, failures=before.failures + 1)
@@ -244,7 +244,7 @@ class Retrying:
 
     @property
     def reason(self) -> str:
-        """The same without its first word."""
+        """The same text without its first word."""
         at = self.next_attempt_at
         following = "an attempt is running" if at is None else f"next attempt at {shown_moment(at)}"
         failed = counted(self.failures, "failure")

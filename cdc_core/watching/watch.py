@@ -29,9 +29,9 @@ _BATCH_ROWS = 1000
 
 
 class WatchedRow(NamedTuple):
-    """A message, as a changefeed without a sink gives it in CockroachDB. A resolved mark has neither table nor key.
+    """A message, as from a changefeed without a sink in CockroachDB. A resolved mark has neither table nor key.
 
-    `value` is None for a deleted row in an envelope that shows it so.
+    `value` is None for a deleted row if the envelope uses tombstones.
     """
 
     table: str | None
@@ -40,17 +40,18 @@ class WatchedRow(NamedTuple):
 
 
 class Watch(Iterator[WatchedRow]):
-    """The messages of a changefeed without a sink, one after the other: see `cdc_core.watch`.
+    """The messages of a changefeed without a sink, one after another; see `cdc_core.watch`.
 
-    Nothing is read at the source before the first message is asked for, and no further than the messages that were
-    taken: a slow consumer holds back the changefeed. `close`, the end of a `with` block, of this object or of the
-    process ends it. Used by one thread, except for `close`.
+    Nothing is read at the source before the first message is requested, and nothing beyond the messages that were
+    taken: a slow consumer holds back the changefeed. The changefeed ends with `close`, with a `with` block, with this
+    object, or with the process. Only one thread may use a watch, except for `close`.
     """
 
     def __init__(self, feed: ResolvedChangefeed, *, looked_at: bool = False) -> None:
-        """With *looked_at*, people look at the messages and no program reads them, so a schema registry is only asked.
+        """With *looked_at*, the messages are only shown to people, so schemas are looked up in a registry, not
+        registered.
 
-        Raises: ConfigError when the source cannot be watched.
+        Raises: ConfigError if the source cannot be watched.
         """
         self._run = _Run(temporary(feed), looked_at=looked_at)
         self._batches = self._run.batches()
@@ -61,12 +62,12 @@ class Watch(Iterator[WatchedRow]):
         return next(self._rows)
 
     def batches(self) -> Iterator[Sequence[WatchedRow]]:
-        """Return the messages in batches of those that are there at the same time, instead of one by one."""
+        """Yield the messages in batches of those available at the same time, instead of one by one."""
         return self._batches
 
     def close(self) -> None:
-        """End the changefeed, of which nothing remains. May be called twice, and while another thread waits for a row:
-        that one then gets no more.
+        """End the changefeed, leaving nothing behind. May be called twice, and while another thread waits for a row;
+        that thread then gets no more rows.
         """
         _end(self._run, self._batches)
 
@@ -92,16 +93,16 @@ def watch(
     format: str = "json",  # noqa: A002 - the name that it has in a changefeed
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Watch:
-    """Return the messages of a changefeed as they come, without a sink and without saved progress.
+    """Return the messages of a changefeed as they arrive, without a sink and without saved progress.
 
-    The changefeed is *changefeed*, whose sink is not used, or that of *tables* or a *query* at *source*. It begins with
+    The changefeed is *changefeed*, whose sink is not used, or one for *tables* or a *query* at *source*. It begins with
     the rows that the tables hold, unless the option `initial_scan` says otherwise, and ends by itself with
-    `initial_scan = "only"` or an `end_time`. After a failure that a retry cures, rows may come again. Nothing remains
-    of it at the source. With a schema registry, schemas are registered, for good: otherwise no reader could decode the
+    `initial_scan = "only"` or an `end_time`. After a failure that is retried, rows may be repeated. Nothing remains at
+    the source. With a schema registry, schemas are registered permanently, because otherwise no reader could decode the
     messages. A query needs Spark; whole tables do not.
 
-    Raises: ConfigError at once, for options that cannot work; with the first row, for what only the source can tell.
-    Later, BadRowError or EncodeError for a row that cannot be delivered, and the source's errors.
+    Raises: ConfigError at once, for options that cannot work, or with the first row, for problems that only the source
+    can report. Later, BadRowError or EncodeError for a row that cannot be delivered, and the source's errors.
     """
     if changefeed is None:
         if source is None:
