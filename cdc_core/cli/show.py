@@ -137,7 +137,7 @@ def _rescan(shown: dict[str, Any]) -> str:
 
 
 def _shard(shown: dict[str, Any]) -> str:
-    behind = "nothing is resolved" if shown["behind_s"] is None else f"{behind_text(shown['behind_s'])} behind"
+    behind = "no resolved timestamp yet" if shown["behind_s"] is None else f"{behind_text(shown['behind_s'])} behind"
     return f"{shown['source']}: {behind}"
 
 

@@ -131,7 +131,7 @@ class Report:
         if not self.is_alive:
             return f"starting on node {job.node}"
         mark = self.known.high_water
-        return f"running: resolved={mark}" if mark else "running: nothing is resolved yet"
+        return f"running: resolved={mark}" if mark else "running: no resolved timestamp yet"
 
     @property
     def shown_status(self) -> str:

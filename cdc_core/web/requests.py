@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from cdc_core.changefeeds.service import Changefeeds, ProgressStore
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import mask, secret_forms, uri_secrets
+from cdc_core.options import did_you_mean
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.opening import sqlite_file
 from cdc_core.store.verbs import BusyError, Verb
@@ -87,16 +88,25 @@ def deployment_of(request: Request) -> Deployment:
     return deployment
 
 
-def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
-    """Return the JSON object that the request holds; of one that may be *empty*, {} for nothing. Raises: Refusal."""
+def json_object(
+    request: Request, known: Collection[str] | None = None, *, empty: bool = False, exact: bool = False
+) -> dict[str, Any]:
+    """Return the JSON object that the request holds; of one that may be *empty*, {} for nothing.
+
+    It has no other fields than the *known* ones, if these are given. Of an *exact* one, numbers with a point or an
+    exponent are texts, as they were written. Raises: Refusal.
+    """
     body: bytes = request.state.body
     if not body and empty:
         return {}
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise Refusal(415, "the body must be JSON, and the header Content-Type must say application/json")
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise Refusal(415, f"the body must not be encoded; send it without 'Content-Encoding: {coding}'")
     try:
-        value = json.loads(body.decode(), parse_constant=_no_number)
+        value = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number, parse_float=str if exact else None)
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise Refusal(400, "the JSON of the body is nested too deeply") from None
@@ -106,6 +116,9 @@ def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
         raise Refusal(400, f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise Refusal(400, "the body must be a JSON object")
+    unknown = [] if known is None else [field for field in value if field not in known]
+    if unknown:
+        raise Refusal(400, f"unknown field '{unknown[0]}'{did_you_mean(unknown[0], known or ())}")
     if any("\0" in text for text in _texts(value)):
         raise Refusal(400, "the body has a string with a NUL character")
     return value

@@ -63,7 +63,8 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
 
 
 def test_a_canceled_job_stays_listed_and_says_who_wanted_it(rest: Rest, one: NodeRecord) -> None:
-    rest.ask("POST", "/v1/jobs/orders/cancel", status=400, json={"reason": 7})
+    for wrong in ({"reason": 7}, {"raeson": "no longer needed"}):
+        rest.ask("POST", "/v1/jobs/orders/cancel", status=400, json=wrong)
     found = rest.ask("POST", "/v1/jobs/orders/cancel", status=202, json={"reason": "no longer needed"})
     assert (found["state"], found["job"]["reason"]) == ("cancel-requested", "no longer needed")
     rest.ask("GET", "/connectors/orders", status=404)
@@ -96,6 +97,7 @@ def test_dead_letters_are_listed_in_pages_and_discarded_of_a_paused_job(rest: Re
     rest.ask("POST", path, status=400, json={"give_up": [999]})
     assert "no option 'dead_letter'" in rest.message("POST", path, status=400)
     numbers = [each["number"] for each in (first, second, third)]
+    assert "did you mean 'give_up'" in rest.message("POST", path, status=400, json={"giveup": numbers})
     found = rest.ask("POST", path, status=200, json={"give_up": numbers})
     assert found == {"sent": 0, "kept": [], "missing": 0, "given_up": 3}
     assert rest.get("/v1/jobs/orders/dead-letters") == []

@@ -84,10 +84,7 @@ def listed(request: Request) -> Response:
 )
 def create(request: Request) -> Response:
     """Create a connector."""
-    value = json_object(request)
-    unknown = [key for key in value if key not in _KEYS]
-    if unknown:
-        raise Refusal(400, f"unknown field '{unknown[0]}'; known: {', '.join(_KEYS)}")
+    value = json_object(request, _KEYS, exact=True)
     if not isinstance(value.get("config"), dict):
         raise Refusal(400, "the field 'config' must be an object with the configuration")
     name = value.get("name")
@@ -130,7 +127,7 @@ def put_config(request: Request) -> Response:
     A pause stays what it is; what has failed runs again.
     """
     deployment, name = deployment_of(request), name_of(request)
-    config = _named(config_of_json(json_object(request)), name)
+    config = _named(config_of_json(json_object(request, exact=True)), name)
     job = deployment.changefeeds.find_job(name)
     if job is None or is_deleted(job):
         return _created(request, _create(request, name, config, paused_for=None))
@@ -147,7 +144,7 @@ def put_config(request: Request) -> Response:
 )
 def patch_config(request: Request) -> Response:
     """Change some keys of a connector's configuration."""
-    changes, connector = config_of_json(json_object(request)), connector_of(request)
+    changes, connector = config_of_json(json_object(request, exact=True)), connector_of(request)
     config = {key: value for key, value in {**connector.config, **changes}.items() if value is not None}
     return JSONResponse(_configure(request, connector, _named(config, connector.name)).info())
 

@@ -148,7 +148,7 @@ def get_offsets(request: Request) -> Response:
     Role.ADMIN,
     Answer(ref("Message"), "Done."),
     body=Body(
-        record("offsets:[Offset]"),
+        record("offsets:[Offset]", closed=True),
         "Offsets as returned by GET, or objects with a single field `to`.",
     ),
     errors=[400, 404, 409, 415],
@@ -159,10 +159,7 @@ def alter_offsets(request: Request) -> Response:
     The source says what positions there are.
     """
     deployment, name = deployment_of(request), name_of(request)
-    value = json_object(request)
-    unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
-    if unknown:
-        raise Refusal(400, f"unknown field '{unknown[0]}'; known: offsets")
+    wanted = json_object(request, ["offsets"]).get("offsets")
     connector = connector_of(request)
     if not isinstance(wanted, list) or not wanted:
         raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")

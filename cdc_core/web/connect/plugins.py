@@ -66,7 +66,7 @@ def plugin_config(request: Request) -> Response:
 )
 def validate_config(request: Request) -> Response:
     """Check a configuration without connecting to anything."""
-    name, config = request.path_params["plugin"], config_of_json(json_object(request))
+    name, config = request.path_params["plugin"], config_of_json(json_object(request, exact=True))
     given = config.get("connector.class")
     if given is None:
         raise Refusal(400, "Connector config contains no connector type")

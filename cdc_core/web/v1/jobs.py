@@ -34,8 +34,8 @@ ENDPOINTS = Endpoints()
 
 _MAX_EVENTS = 1000
 _OF_EVENTS = (
-    Parameter("kind", "Only events of this kind. May be repeated.", schema=array(TEXT)),
-    number_parameter("after", "Only those with a greater number.", 0, 2**62),
+    Parameter("kind", "Return only events of this kind. May be repeated.", schema=array(TEXT)),
+    number_parameter("after", "Return only events with a greater number.", 0, 2**62),
     number_parameter("limit", "Return at most this many of the latest events. Default: 100.", 1, _MAX_EVENTS),
 )
 
@@ -80,7 +80,7 @@ def events(request: Request) -> Response:
 def cancel(request: Request) -> Response:
     """Cancel a job for good. It stays listed."""
     changefeeds, name = deployment_of(request).changefeeds, job_of(request, "cancel")
-    reason = json_object(request, empty=True).get("reason")
+    reason = json_object(request, ["reason"], empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise Refusal(400, "'reason' must be a string")
     changefeeds.cancel(name, reason or asked_by(request, "an end"))
@@ -118,7 +118,7 @@ def node(request: Request) -> Response:
 
 @ENDPOINTS.add("POST /v1/nodes/{name}/drain", Role.ADMIN, Answer(ref("Node"), status=202), errors=[404, 409])
 def drain(request: Request) -> Response:
-    """Make a node hand over its jobs and end."""
+    """Drain a node: other nodes take over its jobs, and it ends."""
     deployment, name = deployment_of(request), name_of(request)
     _node(deployment, name)
     try:
@@ -155,7 +155,7 @@ _MAX_LETTERS = 1000
     Answer(array(ref("DeadLetter"))),
     parameters=[
         number_parameter("limit", "Return at most this many dead letters. Default: 100.", 1, _MAX_LETTERS),
-        number_parameter("after", "Only those with a greater number.", 0, 2**62),
+        number_parameter("after", "Return only dead letters with a greater number.", 0, 2**62),
     ],
     errors=[400, 404],
 )
@@ -178,7 +178,7 @@ def dead_letters(request: Request) -> Response:
 def replay_dead_letters(request: Request) -> Response:
     """Send the dead letters of a paused job to its sink again."""
     deployment, name = deployment_of(request), job_of(request, "replay")
-    give_up = json_object(request, empty=True).get("give_up", [])
+    give_up = json_object(request, ["give_up"], empty=True).get("give_up", [])
     if not isinstance(give_up, list) or not all(type(each) is int and 0 <= each < 2**62 for each in give_up):
         raise Refusal(400, "'give_up' must be a list of numbers of dead letters")
     try:
@@ -236,10 +236,7 @@ def begin_trace(request: Request) -> Response:
 
     Until there are enough or the time is up. Returns at once.
     """
-    name, asked = job_of(request), json_object(request, empty=True)
-    for member in asked:
-        if member not in _MEMBERS:
-            raise Refusal(400, f"a trace has no '{member}'{did_you_mean(member, _MEMBERS)}")
+    name, asked = job_of(request), json_object(request, _MEMBERS, empty=True)
     table, timeout = asked.get("table"), asked.get("timeout", TIMEOUT)
     if not isinstance(table, str | None) or table == "":
         raise Refusal(400, "'table' must be the name of a table")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +78,20 @@ def test_all_errors_are_in_the_answer_with_the_text_that_clients_know(rest: Rest
     assert text.startswith("Connector configuration is invalid and contains the following 3 error(s):\n")
     for part in ("rows_per_step", "nonsense", "Value must be at least 1", "`/connector-plugins/{connectorType}/config"):
         assert part in text
+
+
+def test_a_number_keeps_its_digits_and_a_byte_order_mark_is_no_text(rest: Rest, control: Path) -> None:
+    number = "1701102296662969433.0000000001"
+    body = json.dumps(config(control, metrics_label=number)).replace(f'"{number}"', number)
+    more = {"content": body.encode("utf-8-sig"), "headers": {"Content-Type": "application/json"}}
+    created = rest.ask("PUT", "/connectors/orders/config", status=201, **more)
+    assert created["config"]["metrics_label"] == number
+
+
+def test_a_body_that_is_compressed_is_refused(rest: Rest, control: Path) -> None:
+    body = gzip.compress(json.dumps(config(control)).encode())
+    more = {"content": body, "headers": {"Content-Type": "application/json", "Content-Encoding": "gzip"}}
+    assert "'Content-Encoding: gzip'" in rest.message("PUT", "/connectors/orders/config", status=415, **more)
 
 
 def test_a_source_or_sink_that_refuses_is_found_before_anything_is_created(rest: Rest, control: Path) -> None:
