@@ -77,7 +77,7 @@ class Reading(Finder):
         name: str | None = None,
         *,
         since: datetime | None = None,
-        after: int = 0,
+        after: int | None = None,
         kinds: Sequence[str] = (),
         limit: int | None = None,
     ) -> list[Event]:

@@ -51,17 +51,19 @@ class Events(Aggregate):
         name: str | None = None,
         *,
         since: datetime | None = None,
-        after: int = 0,
+        after: int | None = None,
         until: int | None = None,
         kinds: Sequence[str] = (),
         limit: int | None = None,
     ) -> list[Event]:
-        """Return the events, the first one first; with *limit*, only so many of the latest.
+        """Return the events, the first one first; with *limit*, only so many of the latest, or the next after *after*.
 
         Of the changefeed *name*, otherwise of all changefeeds and nodes; that happened *since* then; with numbers
         greater than *after* and not greater than *until*; of these *kinds*.
         """
-        wanted = sa.select(EVENTS).where(EVENTS.c.id > after)
+        wanted, order = sa.select(EVENTS), EVENTS.c.id.desc()
+        if after is not None:
+            wanted, order = wanted.where(EVENTS.c.id > after), EVENTS.c.id.asc()
         if until is not None:
             wanted = wanted.where(EVENTS.c.id <= until)
         if name is not None:
@@ -71,8 +73,8 @@ class Events(Aggregate):
         if kinds:
             wanted = wanted.where(EVENTS.c.kind.in_(kinds))
         with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(wanted.order_by(EVENTS.c.id.desc()).limit(limit)).all()
-        return [event_of(row) for row in reversed(rows)]
+            rows = connection.execute(wanted.order_by(order).limit(limit)).all()
+        return sorted(map(event_of, rows), key=lambda event: event.number)
 
     def last_number(self) -> int:
         """Return the greatest number of an event, 0 when there is none."""

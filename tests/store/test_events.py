@@ -212,6 +212,7 @@ def test_events_are_chosen_by_time_number_kind_and_count(store: ProgressStore) -
         3,
     ]
     assert [event.number for event in store.events.read(after=2, until=4)] == [3, 4]
+    assert [event.number for event in store.events.read(after=1, limit=2)] == [2, 3]
     later = datetime.now(UTC) + timedelta(seconds=1)
     assert store.events.read(since=later) == []
     assert len(store.events.read(since=later - timedelta(minutes=1))) == 5

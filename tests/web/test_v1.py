@@ -50,6 +50,7 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
     assert [event["event"] for event in found] == ["create_changefeed", "create_job", "changefeed_adopted"]
     assert rest.get("/v1/events", params={"after": found[0]["number"], "kind": ["create_job"]}) == [found[1]]
     assert rest.get("/v1/events?limit=1") == [found[-1]]
+    assert rest.get("/v1/events?limit=1&after=0") == [found[0]]
     assert "did you mean 'create_job'" in rest.message("GET", "/v1/events?kind=create_jobs", status=400)
     for path in ("", "/events", "/dead-letters", "/preview", "/traces", "/traces/1"):
         assert rest.message("GET", f"/v1/jobs/nope{path}", status=404).startswith("there is no job 'nope'")

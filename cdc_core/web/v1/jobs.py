@@ -35,8 +35,8 @@ ENDPOINTS = Endpoints()
 _MAX_EVENTS = 1000
 _OF_EVENTS = (
     Parameter("kind", "Return only events of this kind. May be repeated.", schema=array(TEXT)),
-    number_parameter("after", "Return only events with a greater number.", 0, 2**62),
-    number_parameter("limit", "Return at most this many of the latest events. Default: 100.", 1, _MAX_EVENTS),
+    number_parameter("after", "Return the next events after the one with this number.", 0, 2**62),
+    number_parameter("limit", "Return at most this many events. Default: 100.", 1, _MAX_EVENTS),
 )
 
 
@@ -57,13 +57,13 @@ def job(request: Request) -> Response:
     "GET /v1/jobs/{name}/events", Role.VIEW, Answer(array(ref("Event"))), parameters=_OF_EVENTS, errors=[400, 404]
 )
 def job_events(request: Request) -> Response:
-    """The latest events of a job, the first one first."""
+    """The latest events of a job, or the next after one, the first one first."""
     return _events(request, job_of(request))
 
 
 @ENDPOINTS.add("GET /v1/events", Role.VIEW, Answer(array(ref("Event"))), parameters=_OF_EVENTS, errors=[400])
 def events(request: Request) -> Response:
-    """The latest events of all jobs and nodes, the first one first.
+    """The latest events of all jobs and nodes, or the next after one, the first one first.
 
     Those of jobs that are forgotten too.
     """
@@ -140,7 +140,7 @@ def _events(request: Request, name: str | None) -> Response:
     for kind in kinds:
         if kind not in KINDS:
             raise Refusal(400, f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
-    after = number(request, "after", default=0, least=0, most=2**62)
+    after = number(request, "after", default=0, least=0, most=2**62) if "after" in request.query_params else None
     limit = number(request, "limit", default=100, least=1, most=_MAX_EVENTS)
     found = deployment_of(request).changefeeds.events(name, after=after, kinds=kinds, limit=limit)
     return JSONResponse([event.to_json() for event in found])
