@@ -35,14 +35,17 @@ _READ_ONLY = (
 
 
 def server_of(tools: Tools, *, allow_changes: bool) -> MCPServer[Any]:
-    """Return the server. Whatever it answers is masked. With *allow_changes* it has the tools of `RULES`, too."""
+    """Return the server. Whatever its tools answer is masked. With *allow_changes* it has those of `RULES`, too."""
     server: MCPServer[Any] = MCPServer("cdc", version=version("cdc-core"), instructions=_INSTRUCTIONS)
     changing = [name for rule in RULES.values() for name in rule.tools] if allow_changes else []
     for name in (*_READ_ONLY, *changing):
         hints = ToolAnnotations(read_only_hint=name in _READ_ONLY, destructive_hint=False, idempotent_hint=True)
         server.add_tool(_masked(tools, name), annotations=hints)
     for name, path in pages().items():
-        of_page = server.resource(f"cdc-docs:///{name}", name=name, title=title_of(path), mime_type="text/markdown")
+        title = title_of(path)
+        of_page = server.resource(
+            f"cdc-docs:///{name}", name=name, title=title, description=title, mime_type="text/markdown"
+        )
         of_page(partial(page_text, name))
     return server
 

@@ -105,7 +105,7 @@ class Tools:
         for kind in kinds:
             if kind not in KINDS:
                 raise ConfigError(f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
-        begin = None if since is None else since_of(since, now=datetime.now(UTC))
+        begin = None if since is None else since_of(since, now=datetime.now(UTC), option="since")
         with self._opened() as changefeeds:
             if name is not None:
                 changefeeds.known(name)

@@ -224,7 +224,7 @@ def events(
     return 0
 
 
-def since_of(text: str, *, now: datetime) -> datetime:
+def since_of(text: str, *, now: datetime, option: str = "--since") -> datetime:
     """Return the moment that *text* means: a duration before *now*, or a moment of ISO 8601. Raises: ConfigError."""
     try:
         return now - timedelta(seconds=read_duration(text))
@@ -232,11 +232,11 @@ def since_of(text: str, *, now: datetime) -> datetime:
         pass
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise ConfigError(
-            f"--since: '{text}' is not a time; write a duration such as 1h30m, or a time such as 2026-05-04T10:00:00Z"
+            f"{option}: '{text}' is not a time; write a duration such as 1h30m, or a time such as 2026-05-04T10:00:00Z"
         ) from None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def event_text(event: Event) -> str:

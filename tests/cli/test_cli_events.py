@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -81,8 +82,9 @@ def test_following_prints_each_new_event_once(
 def test_mistakes_are_named(file: Path, cdc: Cdc) -> None:
     assert "no events of kind 'made_up'" in cdc.refused("events", file, "--kind", "made_up")
     assert "there is no progress store" in cdc.refused("events", file)
-    with pytest.raises(ConfigError, match="'yesterday' is not a time"):
-        since_of("yesterday", now=MOMENT)
+    for text in ("yesterday", "0001-01-01T00:00:00+14:00"):
+        with pytest.raises(ConfigError, match=rf"--since: '{re.escape(text)}' is not a time"):
+            since_of(text, now=MOMENT)
 
 
 def test_since_takes_a_duration_or_a_moment() -> None:

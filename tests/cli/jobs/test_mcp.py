@@ -278,7 +278,9 @@ def test_documentation_is_found_and_every_page_is_a_resource(store: ProgressStor
 
     async def pages() -> tuple[list[str], str]:
         async with Client(of) as client:
-            listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
+            resources = (await client.list_resources()).resources
+            assert all(resource.description == resource.title for resource in resources)
+            listed = [str(resource.uri) for resource in resources]
             [contents] = (await client.read_resource("cdc-docs:///errors")).contents
             assert isinstance(contents, TextResourceContents)
             return listed, contents.text
