@@ -105,7 +105,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
 )
 """Every option that CockroachDB has for changefeeds."""
 _BY_NAME = {option.name: option for option in OPTIONS}
-_AGO = re.compile(r"-\s*(\S+)")
+_AGO = re.compile(r"-\s*(.*)")
 _WITHOUT_ZONE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 
 

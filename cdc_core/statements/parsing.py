@@ -76,6 +76,10 @@ def _statement(reading: Reading, now: datetime) -> Statement:
         return _show_schedules(reading)
     if reading.has("SHOW"):
         return _show_jobs(reading)
+    if reading.is_word("SELECT", "WITH"):
+        raise reading.refused(
+            "queries are not supported; filter the output of SHOW, for example with --format json and jq"
+        )
     for verb, rule in RULES.items():
         if rule.instead and reading.is_word(verb.upper()):
             raise reading.refused(f"neither cdc nor CockroachDB has a statement for this; {rule.instead}")
@@ -122,6 +126,8 @@ def _show_jobs(reading: Reading) -> ShowJobs:
 def _own_job(reading: Reading) -> OwnJob:
     job = reading.name("the name of the job")
     reading.require("OWNER", "TO", shape=_OWN)
+    if reading.is_word("CURRENT_USER", "SESSION_USER"):
+        raise reading.refused("write the name of the owner: statements are not executed by a user of a database")
     return OwnJob(job=job, owner=reading.name("the name of the owner"))
 
 

@@ -92,6 +92,7 @@ def test_an_option_means_this(name: str, value: str | None, ours: tuple[str, str
         ("format", None, "option 'format' needs a value; write format = '…'"),
         ("cursor", "", "option 'cursor' needs a value"),
         ("cursor", "-soon", "must be a duration such as 500ms, 10s or 1h30m"),
+        ("end_time", "-1 hour", "must be a duration such as 500ms, 10s or 1h30m"),
         ("no_initial_scan", "yes", "option 'no_initial_scan' has no value; write initial_scan = 'no'"),
         ("sink", "kafka://h:9092", "option 'sink' is only for ALTER CHANGEFEED; here, name the sink with INTO"),
     ],

@@ -129,7 +129,8 @@ def test_several_statements_end_with_semicolons_and_have_comments_between_them()
 
 
 REFUSED = {
-    "SELECT 1": (1, 1, "this is not a statement about changefeeds"),
+    "BEGIN": (1, 1, "this is not a statement about changefeeds"),
+    "SELECT * FROM [SHOW JOBS]": (1, 1, "filter the output of SHOW"),
     "CREATE TABLE t": (1, 1, "this is not a statement about changefeeds"),
     "CREATE CHANGEFEED INTO 'x'": (1, 27, "FOR, or AS SELECT, is missing"),
     "CREATE CHANGEFEED FOR t INTO x": (1, 30, "the URI of the sink must be in single quotation marks"),
@@ -195,6 +196,7 @@ REFUSED = {
     "DROP JOB a": (1, 1, "neither cdc nor CockroachDB has a statement for this; use `cdc drop`"),
     "EXPLAIN JOB a": (1, 1, "this is not a statement about changefeeds"),
     "ALTER JOB a": (1, 12, "OWNER TO is missing"),
+    "ALTER JOB a OWNER TO current_user": (1, 22, "write the name of the owner"),
 }
 
 
