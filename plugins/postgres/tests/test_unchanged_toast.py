@@ -118,6 +118,25 @@ def test_with_lookup_a_column_that_is_gone_is_unavailable(database: str, sql: Sq
         assert shown(feed.changes) == [("UPDATE", 1, {"id": 1, "n": 1}, ("big",))]
 
 
+def test_a_value_that_a_consumer_has_under_another_name_is_looked_up_until_the_table_is_read(
+    database: str, sql: Sql
+) -> None:
+    sql.execute("ALTER TABLE t ADD other text; ALTER TABLE t ALTER other SET STORAGE EXTERNAL")
+    sql.execute("UPDATE t SET other = big")
+    with caught_up(database, "t") as feed:
+        sql.execute("UPDATE t SET n = 1")
+        sql.execute("ALTER TABLE t RENAME big TO large")
+        sql.execute("UPDATE t SET n = 2")
+        feed.catch_up()
+        assert [change.unavailable for change in feed.changes[3:]] == [("big", "other")] * 3 + [("other",)] * 3
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n, large, other FROM t")
+        sql.execute("ALTER TABLE t ADD c int DEFAULT 7")
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 3")
+        feed.catch_up()
+        assert [change.unavailable for change in feed.changes[-3:]] == [("large", "other")] * 3
+
+
 def test_a_consumer_that_keeps_unavailable_values_arrives_at_the_table(database: str, sql: Sql) -> None:
     with started(database, "t") as feed:
         feed.scan()

@@ -55,9 +55,9 @@ class LogSlice:
     mark: Timestamp | None
     """The timestamp of the slice's marks; None for that of its last transaction."""
     resolved: bool
-    lacking: tuple[str, ...]
-    """The tables, as `schema.table`, of which a consumer may lack values: a scan is not complete, or changes were left
-    out by a move."""
+    lacking: Mapping[str, tuple[str, ...] | None]
+    """By table, as `schema.table`: the columns of which a consumer may lack values, as they had other names when the
+    table was last read; None for all, as a scan is not complete, or changes were left out by a move."""
     binary: bool
     versions: Mapping[int, tuple[TableVersion, ...]]
     tables: tuple[str, ...]
@@ -76,7 +76,7 @@ def decoder_of(slice_: LogSlice, context: RangefeedContext, lookup: Lookup) -> L
     """Return what decodes the slice.
 
     *lookup* reads unchanged large values that the log lacks, unless the option leaves them unavailable and a consumer
-    has those of their table.
+    has those of their column.
     """
     options: PostgresOptions = context.options
     return LogDecoder(

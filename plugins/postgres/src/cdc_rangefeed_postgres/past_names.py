@@ -6,9 +6,10 @@ name of another one has other values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 from cdc_rangefeed_postgres.token import Layout
+from cdc_rangefeed_postgres.value_types import code_of
 
 CODE = 4
 """The length of the code of a name, and of that of a type."""
@@ -33,6 +34,13 @@ def is_taken(code: str, had: Set[str], *, number: int = 0) -> bool:
     """Return whether an attribute other than *number*, which has the code *code*, *had* its name. 0 is a new one."""
     own = _name(number, code)
     return any(name != own and name[_NUMBER:] == own[_NUMBER:] for name in had)
+
+
+def renamed(layout: Layout, names: Iterable[str]) -> list[str]:
+    """Return those of *names* under which delivered rows may not have the values of their columns."""
+    numbers = {name[:_NUMBER] for name in _parts(layout.past_names, _NUMBER + CODE)}
+    codes = {code[:CODE] for at, code in enumerate(attribute_codes(layout), 1) if f"{at:0{_NUMBER}}" in numbers}
+    return [name for name in names if code_of(name)[:CODE] in codes] if codes else []
 
 
 def past_names(before: Layout, now: Sequence[str]) -> str:

@@ -35,8 +35,9 @@ class LogDecoder:
     When it spans several calls of `decode`, the rows of each later call get the next logical value.
 
     *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
-    finds unchanged TOAST values that the log does not have, in the tables *lookup_in*, or in all when that is None, and
-    in all for rows that take the key of another row; without it, or when it finds none, they are unavailable.
+    finds unchanged TOAST values that the log does not have, in the columns *lookup_in* of each table, or in all when
+    that is None, and in all for rows that take the key of another row; without it, or when it finds none, they are
+    unavailable.
     Tables that *versions* does not have are left out.
 
     Raises: RetryableRangefeedError when the log has a version that is not listed. TerminalRangefeedError for a
@@ -52,7 +53,7 @@ class LogDecoder:
         diff: bool = False,
         mvcc: bool = False,
         lookup: Lookup | None = None,
-        lookup_in: Container[str] | None = None,
+        lookup_in: Mapping[str, Container[str] | None] | None = None,
         truncate: Truncate = "stop",
     ) -> None:
         self._clock = clock
@@ -96,8 +97,10 @@ class LogDecoder:
 
     def _parts(self, whole: RowBatch, version: TableVersion, replaced: Mask, target_bytes: int) -> Iterator[RowBatch]:
         """Yield *whole* in batches of about *target_bytes*, with the values that are to be looked up."""
-        wanted = replaced
-        if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:
+        wanted, columns = replaced, None
+        if self._lookup_in is not None:
+            columns = self._lookup_in.get(version.schema.name.qualified, ())
+        if columns is None:
             wanted = np.ones(len(whole), np.bool_)
         elif not has_key_texts(whole.schema):
             wanted = np.zeros(len(whole), np.bool_)
@@ -105,10 +108,17 @@ class LogDecoder:
         step = max(1, -(-len(whole) // count))
         for start in range(0, len(whole), step):
             batch, here = whole.slice(start, step), wanted[start : start + step]
-            if self._lookup is None or not here.any():
+            if self._lookup is None or not (columns or here.any()):
                 yield batch
             else:
-                yield from completed(batch, version, wanted=here, lookup=self._lookup, target_bytes=target_bytes)
+                yield from completed(
+                    batch,
+                    version,
+                    wanted=here,
+                    columns=columns or (),
+                    lookup=self._lookup,
+                    target_bytes=target_bytes,
+                )
 
     def _batch(self, changes: Changes, folded: Folded, stamps: Stamps) -> RowBatch:
         rows, ops = folded.rows, folded.ops

@@ -9,10 +9,11 @@ from cdc_core import Slice, StepLimit, Timestamp
 from cdc_rangefeed_postgres.blocks import Density, pieces_between, split
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.log_slice import LogSlice
+from cdc_rangefeed_postgres.past_names import renamed
 from cdc_rangefeed_postgres.scan_slice import ScanSlice
 from cdc_rangefeed_postgres.scan_values import has_key_texts
 from cdc_rangefeed_postgres.slot import Slot
-from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
+from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot, TableState
 from cdc_rangefeed_postgres.types import binary_safe
 from cdc_rangefeed_postgres.versions import Versions
 
@@ -37,8 +38,8 @@ class LogPlan:
     def slices(self, *, after: Timestamp) -> list[Slice]:
         versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
         scan = self.start.scan
-        scanned = {part.table for part in scan.parts} if scan is not None else set()
-        left_out = {name for name, state in self.start.tables.items() if state.left_out and self._has_key_texts(name)}
+        lacking = {name: self._lacking(name, state) for name, state in sorted(self.start.tables.items())}
+        lacking |= dict.fromkeys(part.table for part in scan.parts) if scan is not None else {}
         payload = LogSlice(
             slot=self.slot,
             start=self.start.lsn,
@@ -47,7 +48,7 @@ class LogPlan:
             until=self.until,
             mark=self.mark,
             resolved=self.resolved,
-            lacking=tuple(sorted(scanned | left_out)),
+            lacking={name: columns for name, columns in lacking.items() if columns is None or columns},
             binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),
@@ -55,9 +56,18 @@ class LogPlan:
         )
         return [Slice(lower=after.next(), payload=payload)]
 
-    def _has_key_texts(self, table: str) -> bool:
-        """Return whether rows of *table* can be looked up. If not, a move cannot be undone, and must end nothing."""
-        return all(has_key_texts(version.schema) for version in self.versions.lists.get(table, ()))
+    def _lacking(self, table: str, state: TableState) -> tuple[str, ...] | None:
+        """Return `LogSlice.lacking` of *table*, which no scan reads.
+
+        Nothing where rows cannot be looked up: a move or another name cannot be undone, and must end nothing.
+        """
+        versions = self.versions.lists.get(table, ())
+        if not all(has_key_texts(version.schema) for version in versions):
+            return ()
+        if state.left_out:
+            return None
+        columns = sorted({column.name for version in versions for column in version.columns})
+        return () if state.layout is None else tuple(renamed(state.layout, columns))
 
 
 def log_end(start: PostgresToken, limit: StepLimit) -> int:

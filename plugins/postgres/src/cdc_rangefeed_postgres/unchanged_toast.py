@@ -5,7 +5,7 @@ Rows get the current values of these columns, looked up by key in pieces of boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,27 +42,34 @@ class Lookup(Protocol):
 
 
 def completed(
-    rows: RowBatch, version: TableVersion, *, wanted: Mask, lookup: Lookup, target_bytes: int
+    rows: RowBatch,
+    version: TableVersion,
+    *,
+    wanted: Mask,
+    columns: Container[str] = (),
+    lookup: Lookup,
+    target_bytes: int,
 ) -> Iterator[RowBatch]:
-    """Yield *rows*, in order, with the unavailable values of those *wanted* looked up. They may be newer than the rows.
+    """Yield *rows*, in order, with the unavailable values of those *wanted*, and of *columns*, looked up.
 
-    Values of rows that no longer exist remain unavailable. Batches have values of about *target_bytes*, or one larger
-    one, and the values of a batch are read after the caller has taken the one before.
+    They may be newer than the rows. Values of rows that no longer exist remain unavailable. Batches have values of
+    about *target_bytes*, or one larger one, and the values of a batch are read after the caller has taken the one
+    before.
     """
-    masks = unavailable_by_column(rows)
-    lacking = np.flatnonzero(np.logical_or.reduce([np.zeros(len(rows), np.bool_), *masks.values()]) & wanted)
+    masks = {name: mask & (wanted | (name in columns)) for name, mask in unavailable_by_column(rows).items()}
+    lacking = np.flatnonzero(np.logical_or.reduce([np.zeros(len(rows), np.bool_), *masks.values()]))
     if not len(lacking):
         yield rows
         return
-    columns = list(masks)
     keys, inverse = _distinct(rows, lacking)
-    ends = np.cumsum(lookup.sizes(version, keys, columns)[inverse])
+    ends = np.cumsum(lookup.sizes(version, keys, _any(masks))[inverse])
     first, start = 0, 0
     while first < len(lacking):
         before = ends[first - 1] if first else 0
         after = max(int(np.searchsorted(ends, before + target_bytes, side="right")), first + 1)
         stop = int(lacking[after]) if after < len(lacking) else len(rows)
-        yield _looked_up(rows.slice(start, stop - start), version, lookup, wanted=wanted[start:stop])
+        piece = {name: mask[start:stop] for name, mask in masks.items()}
+        yield _looked_up(rows.slice(start, stop - start), version, lookup, piece)
         first, start = after, stop
 
 
@@ -73,22 +80,27 @@ def _distinct(rows: RowBatch, places: Ints) -> tuple[pa.StructArray, Ints]:
     return keys.take(pa.array(firsts)), inverse
 
 
-def _looked_up(rows: RowBatch, version: TableVersion, lookup: Lookup, *, wanted: Mask) -> RowBatch:
-    masks = unavailable_by_column(rows)
-    lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())) & wanted)
+def _any(masks: Mapping[str, Mask]) -> list[str]:
+    return [name for name, mask in masks.items() if mask.any()]
+
+
+def _looked_up(rows: RowBatch, version: TableVersion, lookup: Lookup, masks: Mapping[str, Mask]) -> RowBatch:
+    """Return *rows* with the values in *masks*, by column, looked up."""
+    lacking = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
     keys, inverse = _distinct(rows, lacking)
-    found, values = lookup.values(version, keys, list(masks))
+    found, values = lookup.values(version, keys, columns := _any(masks))
     place, exists = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
     place[lacking], exists[lacking] = inverse, found[inverse]
     after = rows.column("after")
     arrays = after.flatten()
-    for name, mask in masks.items():
+    for name in columns:
         index = rows.schema.after_type.get_field_index(name)
-        arrays[index] = _filled(arrays[index], values.field(name), place, mask & exists)
-    columns = {name: rows.column(name) for name in rows.batch.schema.names}
-    columns["after"] = RowBatch.struct(rows.schema.after_type, arrays, mask=after.is_null())
-    columns["unavailable"] = unavailable_column({name: mask & ~exists for name, mask in masks.items()})
-    return RowBatch.of(rows.schema, **columns)
+        arrays[index] = _filled(arrays[index], values.field(name), place, masks[name] & exists)
+    whole = {name: rows.column(name) for name in rows.batch.schema.names}
+    whole["after"] = RowBatch.struct(rows.schema.after_type, arrays, mask=after.is_null())
+    left = {name: mask & ~(masks[name] & exists) for name, mask in unavailable_by_column(rows).items()}
+    whole["unavailable"] = unavailable_column(left)
+    return RowBatch.of(rows.schema, **whole)
 
 
 def _filled(array: pa.Array, values: pa.Array, place: Ints, wanted: Mask) -> pa.Array:
