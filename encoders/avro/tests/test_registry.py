@@ -173,6 +173,7 @@ def test_a_consumer_with_the_old_schema_can_read_when_a_column_is(
     old_schema, new_schema = consumer.schema_of(old_value), consumer.schema_of(new_value)
     assert consumer.read(new_value, schema=old_schema)["after"] == {**plain, **seen}
     assert consumer.read(old_value, schema=new_schema)["after"] == {name: plain.get(name) for name in types}
+    assert new.key == old.key  # with the id of its schema, so the row stays in its partition
     assert consumer.read(new.key[0].as_py(), MessageField.KEY) == {"id": 1}
     # a worker that still has rows of the old version finds its schema again
     again = encoder_for(url).encode(one(OLD_TYPES, **plain), topic=topic).value[0].as_py()

@@ -6,6 +6,7 @@ from typing import Any
 import fastavro
 import pytest
 from cdc_conformance.rows import INT8
+from cdc_encoder_avro.names import sql_name
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
 
@@ -32,8 +33,8 @@ def union(type_: Any, **more: Any) -> dict[str, Any]:
 FOO = table({"a": INT8, "b": TEXT})
 A = {"name": "a", **union("long", __crdb__="a bigint")}
 B = {"name": "b", **union("string", __crdb__="b character varying(5)")}
-KEY_A = {"name": "a", **union("long", __crdb__="a bigint NOT NULL")}
-KEY_B = {"name": "b", **union("string", __crdb__="b character varying(5) NOT NULL")}
+KEY_A = {"name": "a", **union("long")}
+KEY_B = {"name": "b", **union("string")}
 
 
 def test_the_key_is_a_record_of_the_primary_key_in_key_order() -> None:
@@ -107,11 +108,19 @@ def test_a_resolved_mark_has_the_name_of_the_envelope_and_one_field() -> None:
 
 def test_escaped_names_are_accompanied_by_the_original() -> None:
     schema = table({"größe": INT8}, name="my table", key=("größe",))
-    found = key_schema(schema, AvroOptions())
-    assert (found["name"], found["sql_name"]) == ("my_u0020_table", "my table")
-    assert found["fields"] == [
-        {"name": "gr_u00f6__u00df_e", **union("long", __crdb__='"größe" bigint NOT NULL', sql_name="größe")}
+    found = envelope_schema(schema, "t", envelope=Envelope(), options=AvroOptions(), resolved=False)
+    record = found["fields"][0]["type"][1]
+    assert (record["name"], record["sql_name"]) == ("my_u0020_table", "my table")
+    assert record["fields"] == [
+        {"name": "gr_u00f6__u00df_e", **union("long", __crdb__='"größe" bigint', sql_name="größe")}
     ]
+
+
+@pytest.mark.parametrize("name", ["boolean", "bytes", "double", "float", "int", "long", "null", "string"])
+def test_a_table_may_be_called_as_a_type_of_avro(name: str) -> None:
+    found = key_schema(table({"string": INT8}, name=name, key=("string",)), AvroOptions())
+    assert (sql_name(found["name"]), found["sql_name"], found["fields"][0]["name"]) == (name, name, "string")
+    assert found["name"] != name
 
 
 @pytest.mark.parametrize(

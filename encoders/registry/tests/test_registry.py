@@ -151,21 +151,28 @@ def test_an_incompatible_schema_is_refused_with_the_reason_and_both_schemas(
     registry.check(subject, old, schema_type)
 
 
-def test_a_registration_that_met_another_one_can_be_repeated(
-    registry: Registry, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("same", [True, False])
+def test_a_registration_that_met_another_one_has_its_id_or_can_be_repeated(
+    registry: Registry, topic_prefix: str, monkeypatch: pytest.MonkeyPatch, *, same: bool
 ) -> None:
     subject = f"{topic_prefix}foo-value"
 
     def met_another(address: Any, path: str, body: Any, **more: Any) -> Any:
         if path.startswith("subjects/") and path.endswith("/versions"):
+            if same:
+                post(address, path, body, **more)
             raise RefusedError(409, 409, "An artifact with this ID already exists.")
         return post(address, path, body, **more)
 
     monkeypatch.setattr("cdc_schema_registry.registry.post", met_another)
-    with pytest.raises(RetryableError, match=rf"a version of subject '{subject}': An artifact with this ID already"):
-        registry.register(subject, avro_of("long"), "AVRO")
-    monkeypatch.undo()
-    assert registry.register(subject, avro_of("long"), "AVRO") > 0
+    if not same:
+        with pytest.raises(RetryableError, match=rf"of subject '{subject}': An artifact with this ID already"):
+            registry.register(subject, avro_of("long"), "AVRO")
+        monkeypatch.undo()
+    schema_id = registry.register(subject, avro_of("long"), "AVRO")
+    latest = registry.latest(subject)
+    assert latest is not None
+    assert (latest.schema_id, latest.version) == (schema_id, 1)
 
 
 def test_a_schema_that_is_there_needs_no_right_to_write(registry_proxy: ProxyFactory, topic_prefix: str) -> None:

@@ -166,8 +166,7 @@ class AvroEncoder(Encoder):
     def _subjects(self, schema: TableSchema, topic: str) -> dict[str, str]:
         """Return the schemas of keys and values, by subject."""
         value = self._envelope_schema(schema, topic, resolved=not self._files, unavailable=self._files)
-        required = self.context.key_column in (None, *schema.primary_key)
-        key = key_schema(self.keyed_schema(schema), self._options, required=required)
+        key = key_schema(self.keyed_schema(schema), self._options)
         return {
             self._subject(topic, "key"): schema_text(key),
             self._subject(topic, "value"): schema_text(value),

@@ -12,6 +12,7 @@ import re
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIKE_AN_ESCAPE = r"_(?=u[0-9a-f]{4,6}[^A-Za-z0-9])"
 _TO_ESCAPE = re.compile(rf"[^A-Za-z0-9_]|^[0-9]|{_LIKE_AN_ESCAPE}")
+_PRIMITIVES = frozenset({"boolean", "bytes", "double", "float", "int", "long", "null", "string"})
 _ESCAPE = re.compile(r"_u([0-9a-f]{4,6})_")
 
 
@@ -21,6 +22,12 @@ def avro_name(name: str) -> str:
     A name that Avro accepts is unchanged, unless a part of it looks like an escape.
     """
     return _TO_ESCAPE.sub(lambda found: f"_u{ord(found.group()):04x}_", name)
+
+
+def avro_type_name(name: str, suffix: str) -> str:
+    """Return the Avro name of a type called *name* with a *suffix*. Unlike a field, it may not be called `string`."""
+    escaped = avro_name(name) + suffix
+    return f"_u{ord(escaped[0]):04x}_{escaped[1:]}" if escaped in _PRIMITIVES else escaped
 
 
 def sql_name(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc_core import UNAVAILABLE_MEMBER, Column, Envelope, RowPlace, TableSchema
 from cdc_encoder_avro.enriched import source_fields
-from cdc_encoder_avro.names import avro_name, avro_namespace
+from cdc_encoder_avro.names import avro_name, avro_namespace, avro_type_name
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.types import branches
 from cdc_encoder_avro.unavailable import UNAVAILABLE_TYPE
@@ -34,9 +34,13 @@ _BARE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 """Names that need no quotes in SQL."""
 
 
-def key_schema(schema: TableSchema, options: AvroOptions, *, required: bool = True) -> dict[str, Any]:
-    """Return the record of the key, in key order. *required*: its columns are never null, as in a primary key."""
-    return _Records(schema, options).key("", required=required)
+def key_schema(schema: TableSchema, options: AvroOptions) -> dict[str, Any]:
+    """Return the record of the key, in key order.
+
+    A key contains the id of its schema, so another schema would give a row another key and partition. Therefore it has
+    no definitions, and a column of a wider type has the same schema.
+    """
+    return _Records(schema, options).key("")
 
 
 def row_field(envelope: Envelope) -> str | None:
@@ -101,9 +105,9 @@ class _Records:
             return self._record("", self._schema.columns)
         return self._record("_before", self._schema.columns) if name == "before" else "string"
 
-    def key(self, suffix: str, *, required: bool = True) -> dict[str, Any]:
+    def key(self, suffix: str) -> dict[str, Any]:
         """Return the record of the key. In a value it has another name than the record of the row."""
-        return self._record(suffix, self._schema.key_columns, required=required)
+        return self._record(suffix, self._schema.key_columns, definitions=False)
 
     def source(self, envelope: Envelope) -> dict[str, Any]:
         """Return the record that says where rows come from: `source`, which the record of a table may be called too."""
@@ -113,17 +117,19 @@ class _Records:
             "fields": source_fields(envelope),
         }
 
-    def _record(self, suffix: str, columns: Iterable[Column], *, required: bool = False) -> dict[str, Any]:
+    def _record(self, suffix: str, columns: Iterable[Column], *, definitions: bool = True) -> dict[str, Any]:
         table = self._schema.name.table
         record = _named({"type": "record"}, table, suffix=suffix, options=self._options)
-        record["fields"] = [self._field(column, required=required) for column in columns]
+        record["fields"] = [self._field(column, definition=definitions) for column in columns]
         return record
 
-    def _field(self, column: Column, *, required: bool) -> dict[str, Any]:
+    def _field(self, column: Column, *, definition: bool) -> dict[str, Any]:
         name = avro_name(column.name)
         enum = f"{avro_name(self._schema.name.table)}_{name}_enum"
         union = ["null", *(self._once(branch) for branch in branches(column.type, self._options, enum_name=enum))]
-        field = {"name": name, "type": union, "default": None, DEFINITION: _definition(column, required=required)}
+        field = {"name": name, "type": union, "default": None}
+        if definition:
+            field[DEFINITION] = _definition(column)
         return field if name == column.name else {**field, SQL_NAME: column.name}
 
     def _once(self, branch: Any) -> Any:
@@ -140,10 +146,10 @@ class _Records:
         return branch
 
 
-def _definition(column: Column, *, required: bool) -> str:
-    """Return the definition of *column*. Only keys say NOT NULL: a source need not report when that changes."""
+def _definition(column: Column) -> str:
+    """Return the definition of *column*, without NOT NULL: a source need not report when that changes."""
     name = column.name if _BARE_NAME.fullmatch(column.name) else '"' + column.name.replace('"', '""') + '"'
-    return f"{name} {column.type.source}{' NOT NULL' if required else ''}"
+    return f"{name} {column.type.source}"
 
 
 def _envelope(topic: str, options: AvroOptions, fields: dict[str, Any]) -> dict[str, Any]:
@@ -154,9 +160,8 @@ def _envelope(topic: str, options: AvroOptions, fields: dict[str, Any]) -> dict[
 
 def _named(type_: dict[str, Any], name: str, *, suffix: str, options: AvroOptions) -> dict[str, Any]:
     """Return *type_* with its name and the namespace, which its inner types inherit."""
-    escaped = avro_name(name)
-    named = {**type_, "name": f"{escaped}{suffix}"}
+    named = {**type_, "name": avro_type_name(name, suffix)}
     namespace = avro_namespace(options.avro_schema_prefix)
     if namespace:
         named["namespace"] = namespace
-    return named if escaped == name else {**named, SQL_NAME: name}
+    return named if named["name"] == f"{name}{suffix}" else {**named, SQL_NAME: name}

@@ -50,7 +50,11 @@ Enums are texts too: a label can be added at any time without a new version of t
 
 
 def key_schema(schema: TableSchema, envelope: Envelope, *, nullable: bool = False) -> str:
-    """Return the schema of the keys of *schema*'s rows, whose values may be null if they are *nullable*."""
+    """Return the schema of the keys of *schema*'s rows, whose values may be null if they are *nullable*.
+
+    A key contains the id of its schema, so another schema would give a row another key and partition. Therefore it does
+    not name the source's types, and a column of a wider type has the same schema.
+    """
     return _text(f"{schema.name.table}_key", _key(schema, envelope, nullable=nullable))
 
 
@@ -59,7 +63,10 @@ def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
     if envelope.row is RowPlace.NOWHERE:
         return None
     table = schema.name.table
-    columns = {column.name: _column(column.type, nullable=True) for column in sorted(schema.columns, key=_name)}
+    columns = {
+        column.name: {"description": column.type.source, **_column(column.type, nullable=True)}
+        for column in sorted(schema.columns, key=_name)
+    }
     special: dict[str, _Schema] = {
         "key": _key(schema, envelope, nullable=False),
         "op": {"type": "string", "enum": ["c", "u", "d"]},
@@ -92,10 +99,9 @@ def allows_resolved(schema: str, envelope: Envelope) -> bool:
 
 
 def _column(type_: ColumnType, *, nullable: bool) -> _Schema:
-    """Return the schema of a column. Its description is the source's name of the type."""
+    """Return the schema of a column's values."""
     choices = _choices(type_)
-    schema = {} if choices is None else _one_of(*([_NULL] if nullable else []), *choices)
-    return {"description": type_.source, **schema}
+    return {} if choices is None else _one_of(*([_NULL] if nullable else []), *choices)
 
 
 def _choices(type_: ColumnType) -> Sequence[_Schema] | None:

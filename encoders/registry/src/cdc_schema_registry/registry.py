@@ -102,8 +102,7 @@ class Registry:
             try:
                 schema_id = self._find(subject, schema, schema_type)
                 if schema_id is None:
-                    path = in_subject(subject, "/versions")
-                    schema_id = int(post(self.address, path, _body(schema, schema_type), id=int)["id"])
+                    schema_id = self._registered_now(subject, schema, schema_type)
             except Exception as error:
                 raise self._refused(subject, schema, schema_type, error, checking=False) from None
             self._registered.verified_at = self._registered.verified_at if ids else time.monotonic()
@@ -232,6 +231,16 @@ class Registry:
         _provisional[known] = _LAST_ID - len(_provisional)
         _texts[self.address, _provisional[known]] = schema
         return _provisional[known]
+
+    def _registered_now(self, subject: str, schema: str, schema_type: SchemaType) -> int:
+        """Return the id that *schema* gets, or got from a process that registered it at the same moment."""
+        try:
+            return int(post(self.address, in_subject(subject, "/versions"), _body(schema, schema_type), id=int)["id"])
+        except RefusedError as error:
+            present = self._find(subject, schema, schema_type) if error.status == _INCOMPATIBLE else None
+            if present is None:
+                raise
+            return present
 
     def _find(self, subject: str, schema: str, schema_type: SchemaType) -> int | None:
         """Return the id that *schema* has in *subject* now, None when it has none. Raises: what the client raises."""
