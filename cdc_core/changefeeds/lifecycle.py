@@ -79,7 +79,7 @@ class Lifecycle(Finder):
                 add_event(connection, "pause_requested", name, message=reason)
             return known_job(connection, name, of_runs=True)
 
-    def resume(self, name: str) -> JobRecord:
+    def resume(self, name: str, reason: str = "resumed") -> JobRecord:
         """Let the job run from its position: at once, or after a requested pause has taken effect.
 
         For a changefeed of `cdc run`, the waiting run continues, or the next one. Raises: RefusedError, also if no node
@@ -89,7 +89,7 @@ class Lifecycle(Finder):
             job = asked_job(connection, name, "resume")
             if job.state in RESTING and not job.is_run:
                 require_match(name, job.locality, alive_sessions(connection), state=job.state)
-            resume_job(connection, job, offer_to=self._node)
+            resume_job(connection, job, reason, offer_to=self._node)
             return known_job(connection, name, of_runs=True)
 
     def restart(self, name: str, reason: str) -> JobRecord:
@@ -128,6 +128,8 @@ class Lifecycle(Finder):
         """Give the job another owner."""
         with self.store.transaction() as connection:
             job = asked_job(connection, name, "own")
+            if job.owner == owner:
+                return job
             connection.execute(of_job(name).values(owner=owner))
             record_event(connection, name, job.state, f"the owner changed from {job.owner} to {owner}", None)
             add_event(connection, "alter_owner", name, owner=owner, before=job.owner)

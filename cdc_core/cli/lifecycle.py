@@ -77,7 +77,7 @@ def resume(named: Named, wait: bool, as_json: bool) -> int:
         if wait and changefeeds.find_job(name) is None:
             raise ConfigError(f"changefeed '{name}' is not a job, so no node adopts it; remove --wait")
         paused = changefeeds.known(name).paused
-        job = changefeeds.resume(name)
+        job = changefeeds.resume(name, by_user())
         if wait:
             job = await_job(changefeeds, job, "resume")
         text = f"changefeed '{name}' is not paused"

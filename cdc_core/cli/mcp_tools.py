@@ -178,7 +178,7 @@ class Tools:
     def resume_changefeed(self, name: str) -> dict[str, Any]:
         """Resume a paused changefeed, or one that an error has stopped, from where it stopped. Fix the cause first."""
         with self._opened() as changefeeds:
-            return self._changed(changefeeds, changefeeds.resume(name))
+            return self._changed(changefeeds, changefeeds.resume(name, _reason()))
 
     def restart_changefeed(self, name: str) -> dict[str, Any]:
         """Restart a job after its running step. One that an error has stopped runs again."""

@@ -238,7 +238,7 @@ def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[Job
 
     verbs: dict[Verb, Callable[[str], tuple[JobRecord, str]]] = {
         "PAUSE": lambda name: (job := changefeeds.pause(name, reason), pause_text(job)),
-        "RESUME": lambda name: (job := changefeeds.resume(name), resume_text(changefeeds, job)),
+        "RESUME": lambda name: (job := changefeeds.resume(name, by_user()), resume_text(changefeeds, job)),
         "CANCEL": lambda name: (job := changefeeds.cancel(name, reason), cancel_text(job)),
     }
     names = changefeeds.jobs_for(_VERBS[statement.verb]) if statement.jobs is None else statement.jobs

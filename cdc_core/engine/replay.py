@@ -56,9 +56,8 @@ def replay(
         known = register(feed, store, epoch=job_epoch)
         if not rows:
             if give_up:
-                store.dead_letters.mark_replayed(
-                    feed.name, store.changefeeds.begin_attempt(feed.name, after=job_epoch), list(give_up)
-                )
+                epoch = store.changefeeds.begin_attempt(feed.name, after=job_epoch)
+                store.dead_letters.mark_replayed(feed.name, epoch, (), discarded=set(give_up))
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
@@ -88,7 +87,8 @@ def replay(
             store.dead_letters.mark_replayed(
                 feed.name,
                 epoch,
-                [*give_up, *(letter.number for row in result.sent for letter in row.letters)],
+                [letter.number for row in result.sent for letter in row.letters],
+                discarded=set(give_up),
                 delivered=None if delivered and feed.options.resolved is None else delivered,
             )
         return result, missing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
@@ -46,23 +46,31 @@ class DeadLetters(Aggregate):
             return [(row.table_name, row.key) for row in connection.execute(waiting)]
 
     def mark_replayed(
-        self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
+        self,
+        name: str,
+        epoch: int,
+        numbers: Sequence[int],
+        *,
+        discarded: Collection[int] = (),
+        delivered: Sequence[Delivered] | None = (),
     ) -> None:
         """Save that the dead letters with these numbers were replayed, and what that delivered, as `save` does.
+
+        Those with numbers in *discarded* are no longer dead letters either.
 
         Replayed letters that are older than a day are deleted. Raises: FencedError.
         """
         mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.id == sa.bindparam("number")
         with self._database.fenced(name, epoch) as connection:
             keep_delivered(connection, name, delivered)
-            if numbers:
-                sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
-                connection.execute(sent, [{"number": number} for number in numbers])
-                add_event(connection, "dead_letters_replayed", name, count=len(numbers))
+            if numbers or discarded:
+                done = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
+                connection.execute(done, [{"number": number} for number in (*numbers, *discarded)])
+                add_event(connection, "dead_letters_replayed", name, count=len(numbers), discarded=len(discarded))
             old = DEAD_LETTERS.c.put_aside_at < moment_text(datetime.now(UTC) - _SENT_KEPT)
             newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # SQLite would use its number again
-            done = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest
-            connection.execute(sa.delete(DEAD_LETTERS).where(*done, old))
+            replayed = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest
+            connection.execute(sa.delete(DEAD_LETTERS).where(*replayed, old))
 
 
 def keep_refused(connection: sa.Connection, name: str, letters: Sequence[DeadLetter], *, now: str) -> None:

@@ -43,7 +43,7 @@ KINDS: Mapping[str, str] = {
     "changefeed_revert_failed": "the job has ended, but something that it created at its source may remain",
     "changefeed_emitted_bytes": "what it delivered since the previous event of this kind; logged once an hour, and"
     " when it ends",
-    "dead_letters_replayed": "dead letters were replayed",
+    "dead_letters_replayed": "`count` dead letters were replayed, and `discarded` ones were discarded",
     "node_joined": "a node has joined the store",
     "cluster_led": "the node now runs the master of the nodes' cluster",
     "node_draining": "the node was asked to hand over its jobs",

@@ -134,14 +134,16 @@ def offer_job(connection: sa.Connection, name: str, to: str | None) -> None:
         connection.execute(of_job(name).values(offered_to=node.node_id, offered_until=now + OFFER_S))
 
 
-def resume_job(connection: sa.Connection, job: JobRecord, *, offer_to: str | None = None) -> None:
+def resume_job(
+    connection: sa.Connection, job: JobRecord, reason: str = "resumed", *, offer_to: str | None = None
+) -> None:
     """Have the job run from its position: at once, or after the requested pause; see `offer_job` for *offer_to*."""
     if job.state in RESTING:
-        run_again(connection, job, "resumed", offer_to=offer_to)
+        run_again(connection, job, reason, offer_to=offer_to)
     elif job.state == "pause-requested" and job.paused_for != "restart":
         connection.execute(of_job(job.name).values(paused_for="restart"))
-        record_event(connection, job.name, job.state, "resumed", None, at=now_of(job))
-        add_event(connection, "resume_requested", job.name)
+        record_event(connection, job.name, job.state, reason, None, at=now_of(job))
+        add_event(connection, "resume_requested", job.name, message=reason)
 
 
 def pause_run(connection: sa.Connection, job: JobRecord, error: str | None = None) -> None:

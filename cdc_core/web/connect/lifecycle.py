@@ -79,7 +79,7 @@ def stop(request: Request) -> Response:
 def resume(request: Request) -> Response:
     """Resume a connector that is paused, stopped, or paused by an error."""
     connector = connector_of(request, missing="Unknown connector {}")
-    deployment_of(request).changefeeds.resume(connector.name)
+    deployment_of(request).changefeeds.resume(connector.name, asked_by(request, "resume"))
     return Response(status_code=202)
 
 

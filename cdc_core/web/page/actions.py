@@ -40,9 +40,9 @@ _TEXTS = {
 }
 
 
-def _resume(changefeeds: Changefeeds, name: str, _reason: str) -> None:
+def _resume(changefeeds: Changefeeds, name: str, reason: str) -> None:
     paused = changefeeds.known(name).paused
-    job = changefeeds.resume(name)
+    job = changefeeds.resume(name, reason)
     if job.is_run and paused is None and job.state != "pause-requested":
         raise ConfigError(f"changefeed '{name}' is not paused")
 

@@ -83,7 +83,7 @@ def cancel(request: Request) -> Response:
     reason = json_object(request, ["reason"], empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise Refusal(400, "'reason' must be a string")
-    changefeeds.cancel(name, reason or asked_by(request, "an end"))
+    changefeeds.cancel(name, reason or asked_by(request, "cancellation"))
     return JSONResponse(changefeeds.report(name).to_json(), status_code=202)
 
 

@@ -33,7 +33,7 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, cdc: Cdc) ->
     assert [event.reason for event in store.jobs.events("orders")][2:6] == [
         "maintenance",
         "maintenance",
-        "resumed",
+        "requested by ann",
         "requested by ann",
     ]
 

@@ -26,6 +26,7 @@ def test_pause_resume_and_stop_may_come_twice(rest: Rest, control: Path, one: No
     assert rest.get("/connectors/orders/status")["tasks"] == []
     for _ in range(2):
         rest.ask("PUT", "/connectors/orders/resume", status=202)
+    assert rest.store.jobs.events("orders")[-1].reason == "resume requested by local over REST"
     rest.adopted(one)
     assert rest.state() == "RUNNING"
 
