@@ -144,7 +144,8 @@ def open_engine(url: str) -> sa.Engine:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"'{path.parent}' cannot be used as the state directory: {error.strerror}") from error
-    engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": _BUSY_S})
+    how = {"timeout": _BUSY_S, "factory": _WithoutFunctions}
+    engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args=how)
     sa.event.listen(engine, "do_connect", lambda *_: _create_private(path))
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
@@ -225,6 +226,16 @@ def _try_unless_used(dialect: sa.Dialect) -> Callable[[Any, Any, Any], None]:
             raise sa.exc.InvalidatePoolError from error
 
     return try_connection
+
+
+class _WithoutFunctions(sqlite3.Connection):
+    """A connection without the functions in Python that SQLAlchemy adds.
+
+    SQLite releases them when a connection closes: a thread that closes one while Python ends would crash the process.
+    """
+
+    def create_function(self, *_: Any, **__: Any) -> None:
+        pass
 
 
 def _create_private(file: Path) -> None:

@@ -62,6 +62,14 @@ def test_a_commit_is_on_disk_when_save_returns(store: ProgressStore) -> None:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
 
 
+def test_a_connection_that_closes_while_python_ends_calls_no_python(store: ProgressStore) -> None:
+    store.open()
+    assert store._database._connections is not None
+    refused = pytest.raises(sa.exc.OperationalError, match="no such function: regexp")
+    with store._database._connections.engine.connect() as connection, refused:
+        connection.exec_driver_sql("SELECT regexp('a', 'a')")
+
+
 def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     store.progress.save("orders", store.changefeeds.begin_attempt("orders"), progress())
