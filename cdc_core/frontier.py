@@ -68,12 +68,11 @@ class Frontier:
             frontier._add(self._tables.get(span.table) or [(span, self.high_water)])
         return frontier
 
-    def forward(self, span: Span, timestamp: Timestamp) -> bool:
-        """Raise every watched key of *span* to *timestamp* and return whether the high-water mark advanced.
+    def forward(self, span: Span, timestamp: Timestamp) -> None:
+        """Raise every watched key of *span* to *timestamp*. The cost does not depend on other tables.
 
         Keys that are already at or past *timestamp* do not change; keys that are not watched are ignored.
         """
-        before = self.high_water
         entries: list[tuple[Span, Timestamp]] = []
         for watched, current in self._tables.pop(span.table, ()):
             common = watched.overlap(span)
@@ -83,7 +82,6 @@ class Frontier:
             entries.extend((rest, current) for rest in watched.minus(common))
             entries.append((common, timestamp))
         self._add(entries)
-        return self.high_water > before
 
     def to_json(self) -> list[list[Any]]:
         """Return the frontier as JSON values, for `from_json`."""

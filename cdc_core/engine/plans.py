@@ -73,7 +73,7 @@ class Plan:
     repeats: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "after": str(self.after)}
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "after": str(self.after)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

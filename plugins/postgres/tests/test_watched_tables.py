@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from cdc_rangefeed_postgres import versions
+from cdc_rangefeed_postgres.types import TableVersion
 from cdc_testing.feeding import again, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
@@ -201,3 +203,24 @@ def test_a_table_that_becomes_unlogged_ends_the_changefeed(database: str, sql: S
         sql.execute("UPDATE t SET v = v")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.t is unlogged"):
             feed.catch_up()
+
+
+def test_a_table_is_worked_out_again_only_when_the_catalog_changed(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t", "u"):
+        sql.execute(f"CREATE TYPE kind_of_{name} AS ENUM ('a')")
+        sql.execute(f"ALTER TABLE {name} ADD kind kind_of_{name}")
+    made: list[TableVersion] = []
+    make = versions._make_version
+    monkeypatch.setattr(versions, "_make_version", lambda *of, **what: made.append(make(*of, **what)) or made[-1])
+    with caught_up(database, "t", "u") as feed:
+        assert {len(version.types.types) for version in made} == {1}, "of its own columns"
+        made.clear()
+        for step in range(3):
+            sql.execute("UPDATE t SET v = %s", [str(step)])
+            assert feed.step() is not None
+        assert not made
+        sql.execute("ALTER TABLE u ADD more int")
+        assert feed.step() is not None
+        assert made

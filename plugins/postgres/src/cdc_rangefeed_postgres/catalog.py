@@ -128,7 +128,8 @@ class Table:
     @property
     def null_columns(self) -> tuple[CatalogColumn, ...]:
         """The columns that are not in the log, when rows shall have them as nulls."""
-        return tuple(column for column in self.all_columns if self.nulls and column not in self.columns)
+        columns = set(self.columns)
+        return tuple(column for column in self.all_columns if column not in columns) if self.nulls else ()
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:

@@ -23,7 +23,7 @@ from cdc_rangefeed_postgres.publication_changes import uncompared
 from cdc_rangefeed_postgres.row_filter import RowFilter, row_filter
 from cdc_rangefeed_postgres.standby import is_standby
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
-from cdc_rangefeed_postgres.versions import first_version
+from cdc_rangefeed_postgres.versions import first_version, present_types
 
 _SINCE = 150000
 
@@ -68,10 +68,10 @@ class RowFilters:
     def possible(self, connection: Connection, catalog: Catalog) -> dict[str, RowFilter]:
         """Return the filter that each table can have, whether or not the option is set."""
         tables = {name: table for name, table in catalog.tables.items() if table.key and not table.gone}
-        attributes = attributes_of(connection, tables.values())
+        attributes, types = attributes_of(connection, tables.values()), present_types(connection, catalog)
         found = {}
         for name, table in tables.items():
-            version = first_version(connection, catalog, table)
+            version = first_version(table, types)
             collations = {attribute.name: attribute.collation for attribute in attributes[table.oid]}
             found[name] = row_filter(version, self._context.restriction(version.schema), collations)
         return found

@@ -272,7 +272,7 @@ class PostgresPlanner(StepPlanner):
             )
             self._first_log_step = False
         else:
-            versions = Versions.of_catalog(connection, catalog, start.tables, self._watched.types)
+            versions = self._watched.versions(connection, start.tables)
         types = self._watched.types.types if end >= start.settled else {**self._watched.types.types, **start.types}
         again = start.again if end < start.again else 0
         token = replace(start, lsn=end, tables=versions.states, types=types, again=again)

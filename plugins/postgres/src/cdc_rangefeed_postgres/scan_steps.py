@@ -15,7 +15,6 @@ from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.step_plans import LogPlan, ScanPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
-from cdc_rangefeed_postgres.versions import Versions
 from cdc_rangefeed_postgres.watched_catalog import WatchedCatalog
 
 log = logging.getLogger(__name__)
@@ -126,7 +125,7 @@ class ScanSteps:
         self._rounds.use()
         catalog = self._watched.catalog
         slice_bytes, parallelism = self._slice_bytes, self._parallelism
-        versions = Versions.of_catalog(connection, catalog, start.tables, self._watched.types)
+        versions = self._watched.versions(connection, start.tables)
         densities = self._estimates.delivered(connection, scan, self._rounds.densities, catalog, versions)
         left = take(scan, densities, rows=limit.rows, bytes_=min(limit.bytes, slice_bytes * parallelism))
         end = replace(start, scan=left, clock=None, tables=versions.states)

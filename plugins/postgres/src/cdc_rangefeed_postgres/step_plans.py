@@ -14,7 +14,6 @@ from cdc_rangefeed_postgres.scan_slice import ScanSlice
 from cdc_rangefeed_postgres.scan_values import has_key_texts
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot, TableState
-from cdc_rangefeed_postgres.types import binary_safe
 from cdc_rangefeed_postgres.versions import Versions
 
 _MIN_ROW_BYTES = 64
@@ -49,7 +48,7 @@ class LogPlan:
             mark=self.mark,
             resolved=self.resolved,
             lacking={name: columns for name, columns in lacking.items() if columns is None or columns},
-            binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
+            binary=self.versions.binary,
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),
             endpoint=self.end.endpoint,

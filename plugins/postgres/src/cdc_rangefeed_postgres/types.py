@@ -121,6 +121,17 @@ class TypeCatalog:
             return TypeInfo(oid=oid, name=name, typtype="b")
         return self.types[oid]
 
+    def only(self, oids: Iterable[int]) -> TypeCatalog:
+        """Return the types *oids* and all that they consist of, without built-in ones."""
+        found: dict[int, TypeInfo] = {}
+        wanted = list(oids)
+        while wanted:
+            oid = wanted.pop()
+            if oid in self.types and oid not in found:
+                found[oid] = self.types[oid]
+                wanted.extend(found[oid].references())
+        return TypeCatalog(dict(sorted(found.items())))
+
     def following(self, past: Mapping[int, TypeInfo], *, mixed: bool = False) -> TypeCatalog:
         """Return these types with their `before`, when the types of the *past* were before them."""
         types = dict(self.types)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +16,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.relations import Relation, shape
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
-from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
+from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog, TypeInfo, binary_safe, column_type
 
 _TYPES = """
 SELECT t.oid::bigint, format_type(t.oid, NULL), t.typtype::text, t.typbasetype::bigint, t.typtypmod,
@@ -84,6 +85,11 @@ class Versions:
     states: Mapping[str, TableState]
     passing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By table: a key that it had only within the step, and neither at its start nor in the catalog."""
+
+    @cached_property
+    def binary(self) -> bool:
+        """Whether the log can be read in binary form."""
+        return all(binary_safe(version.columns, version.types) for found in self.lists.values() for version in found)
 
     @classmethod
     def of_catalog(
@@ -177,9 +183,9 @@ def _distinct(versions: Sequence[TableVersion]) -> tuple[TableVersion, ...]:
 
 def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableState]:
     """Return the states of all tables at the start of a changefeed."""
-    states = {}
+    states, types = {}, present_types(connection, catalog)
     for name, table in catalog.tables.items():
-        version = first_version(connection, catalog, table)
+        version = first_version(table, types)
         states[name] = TableState(
             oid=table.oid,
             key=table.key,
@@ -191,11 +197,9 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
     return states
 
 
-def first_version(connection: Connection, catalog: Catalog, table: Table) -> TableVersion:
-    """Return the current version of *table*, which has a key, as the first one."""
-    columns = _published(table)
-    types = _types(connection, [*columns, *_nulls(catalog)])
-    return _make_version(table, columns, key=table.key, version=1, types=types)
+def first_version(table: Table, types: TypeCatalog) -> TableVersion:
+    """Return the current version of *table*, which has a key, as the first one. *types* are those of its columns."""
+    return _make_version(table, _published(table), key=table.key, version=1, types=types)
 
 
 def _key_in_log(relation: Relation, known: Sequence[tuple[str, ...]], table: Table) -> tuple[str, ...]:
@@ -282,7 +286,7 @@ def _make_version(
     return TableVersion(
         schema=schema,
         columns=columns,
-        types=types,
+        types=types.only(column.oid for column in columns),
         nulls=nulls,
         renamed=table.renamed,
         deferrable=table.deferrable,

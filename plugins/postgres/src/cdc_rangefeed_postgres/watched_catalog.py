@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
-from cdc_rangefeed_postgres.token import PostgresToken
+from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_rangefeed_postgres.types import TypeCatalog
-from cdc_rangefeed_postgres.versions import present_types
+from cdc_rangefeed_postgres.versions import Versions, present_types
 
 # ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition. Only a
 # change of an enum takes that lock on a type.
@@ -114,6 +114,8 @@ class WatchedCatalog:
         self._diff = diff
         self._catalog: Catalog | None = None
         self.types = TypeCatalog()
+        self._versions: tuple[Catalog, Mapping[str, TableState], TypeCatalog, Versions] | None = None
+        """Those that were made last, after what they were made of."""
 
     @property
     def catalog(self) -> Catalog:
@@ -135,6 +137,14 @@ class WatchedCatalog:
     def read_once(self, connection: Connection, start: PostgresToken) -> Catalog:
         """Return the catalog, read now only if it was not before."""
         return self._catalog or self.refresh(connection, start)
+
+    def versions(self, connection: Connection, states: Mapping[str, TableState]) -> Versions:
+        """Return the versions for a log whose tables have the shapes of the catalog. They stay until one changes."""
+        catalog = self.catalog
+        if self._versions is None or self._versions[0] is not catalog or self._versions[1:3] != (states, self.types):
+            made = Versions.of_catalog(connection, catalog, states, self.types)
+            self._versions = catalog, states, self.types, made
+        return self._versions[3]
 
     def altered(self, connection: Connection, start: PostgresToken) -> str | None:
         """Return what may be altered now, as resolved marks wait for it; None when nothing is."""
