@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
-from cdc_sink_kafka.demo.servers import KafkaBroker, KafkaCluster
+from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_sink_kafka.sink import KafkaSink
+from cdc_testing.kafka_cluster import KafkaCluster
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name, version
 from cdc_testing.runs import eventually

@@ -39,9 +39,9 @@ class KafkaBroker(JavaServer):
 
     *settings* replace ours in `server.properties`, such as `num.partitions`, `auto.create.topics.enable` or
     `message.max.bytes`. With *security* the broker has every `Listener`, otherwise PLAINTEXT only. *java_options*
-    replace ours, which favor a fast start and little memory over throughput. *node_id* and *controller_ports* are for
-    `KafkaCluster`. A restarted broker keeps its data and ports. Several threads may start brokers at once, but only one
-    thread at a time may use a broker.
+    replace ours, which favor a fast start and little memory over throughput. *node_id* and *controller_ports* are for a
+    cluster of brokers. A restarted broker keeps its data and ports. Several threads may start brokers at once, but only
+    one thread at a time may use a broker.
     """
 
     def __init__(
