@@ -13,7 +13,7 @@ SERVERS := $(READY) maven azurite spark-archive
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs outside release java maven azurite deploy-tools spark-archive clean
+.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis storm bench lint docs outside release java maven azurite deploy-tools spark-archive clean
 
 # The command `cdc` with every plugin in .venv/bin.
 install: $(READY) java
@@ -55,6 +55,12 @@ NEMESIS := $(PYTHON) tests/nemesis/run.py --minutes $(MINUTES) --directory build
 nemesis: $(READY) maven
 	$(NEMESIS) --seeds $(SEEDS) $(if $(BUG),--bug $(BUG))
 	$(if $(BUG),,$(NEMESIS) --bug all)
+
+# Freezes, kills and drains nodes that run jobs under load for MINUTES, then compares what each job has delivered.
+SEED := 1
+
+storm: $(READY) maven
+	$(PYTHON) tests/jobs/storm.py --seed $(SEED) --minutes $(MINUTES)
 
 bench: $(READY) maven
 	$(PYTHON) tests/benchmarks/run.py
