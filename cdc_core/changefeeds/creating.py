@@ -106,7 +106,7 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
 class Continuing(Creating):
     """The verb create, also for a changefeed whose progress is in *left*, the store of its runs."""
 
-    def check_continuing(self, feed: ResolvedChangefeed, left: ProgressStore, *, connect: bool = True) -> None:
+    def check_continuing(self, feed: ResolvedChangefeed, left: ProgressStore, *, connect: bool) -> None:
         """Check that `continue_run` can move the progress here, has done so, or must be repeated; it may still refuse.
 
         Raises: as `check_new`.

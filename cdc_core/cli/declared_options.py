@@ -13,9 +13,7 @@ from cdc_core.options import describe
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def declared_options(
-    cls: type, *, variables: Mapping[str, str] | None = None, repeated: str | None = None
-) -> Callable[[F], F]:
+def declared_options(cls: type, *, variables: Mapping[str, str], repeated: str | None = None) -> Callable[[F], F]:
     """Give a command an option for each field of *cls*, with the text that is parsed later; *repeated* is NAME=VALUE.
 
     *variables* are environment variables by option.
@@ -25,7 +23,7 @@ def declared_options(
         for row in reversed(describe(cls)):
             is_flag = row.type == "flag"
             default = "" if is_flag or row.default in ("(required)", "(none)", '""') else f" Default: {row.default}."
-            variable = (variables or {}).get(row.name)
+            variable = variables.get(row.name)
             kind: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_flag else {}
             if not is_flag:
                 kind = {"metavar": "NAME=VALUE" if row.name == repeated else row.type.upper().split()[0]}

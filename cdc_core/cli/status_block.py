@@ -52,7 +52,7 @@ class StatusBlock:
         return Group(*(status_block(status, shown=self._shown) for status in list(self._statuses.values())))
 
 
-def status_block(status: Status, *, shown: Callable[[str], str] = str) -> Table:
+def status_block(status: Status, *, shown: Callable[[str], str]) -> Table:
     """Return the status as a block of a few lines."""
     block = Table.grid(padding=(0, 2))
     block.add_column(style="bold")

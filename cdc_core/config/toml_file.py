@@ -44,7 +44,7 @@ def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str
     return _changefeed(path, name, tables[name], os.environ if environ is None else environ)
 
 
-def find_name(path: Path, name: str | None = None) -> str:
+def find_name(path: Path, name: str | None) -> str:
     """Return the name of the changefeed that `read_changefeed` would return. Raises: ConfigError."""
     return _chosen(path, name, _read(path))
 

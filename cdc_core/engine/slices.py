@@ -42,7 +42,7 @@ class PlannedSlice:
     """Into how many parts its rows are divided by key, the same number for all slices of a step. `info` is that of the
     first part, which the others follow by their index; for a writer, that of its part."""
 
-    def for_writer(self, part: int = 0) -> Self:
+    def for_writer(self, part: int) -> Self:
         """Return what the writer of *part* gets: without what only the reader understands, as it loads no rangefeed."""
         slice_ = None if self.slice is None else replace(self.slice, payload=None)
         return replace(self, slice=slice_, info=replace(self.info, index=self.info.index + part))

@@ -166,8 +166,8 @@ class RunningJobs:
         lease: Lease,
         *,
         on_outage: Callable[[RetryableError], None],
-        successor: Callable[[str], NodeRecord | None] | None = None,
-        lost: bool = False,
+        successor: Callable[[str], NodeRecord | None] | None,
+        lost: bool,
     ) -> None:
         """Save how work has ended that has; what cannot be saved waits for the store, which *on_outage* is told of.
 

@@ -25,7 +25,7 @@ _SHAPE = "write it as (parameter, …) -> expression"
 
 
 def parse_functions(
-    texts: Sequence[tuple[str, str]], installed: Sequence[FunctionRegistration] = ()
+    texts: Sequence[tuple[str, str]], installed: Sequence[FunctionRegistration]
 ) -> tuple[SqlFunction, ...]:
     """Return the functions that pairs of a name and a text define, each after those that it calls.
 

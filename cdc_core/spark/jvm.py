@@ -38,9 +38,9 @@ def start_jvm(
     *,
     home: Path | None,
     log_path: Path,
-    scratch: Path | None = None,
-    python_path: Sequence[str] = (),
-    wanted: Callable[[], bool] = lambda: True,
+    scratch: Path | None,
+    python_path: Sequence[str],
+    wanted: Callable[[], bool],
 ) -> None:
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 

@@ -60,7 +60,7 @@ class ChangefeedRecords(Aggregate):
             lambda connection: _registered(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
         )
 
-    def check_registration(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> None:
+    def check_registration(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool) -> None:
         """Return when `register` would, for a changefeed of `cdc run`; change nothing. Raises: ConfigError."""
         with self._database.transaction(reading=True) as connection:
             require_run(found_job(connection, name))

@@ -160,7 +160,7 @@ canceled no longer exists, and only a stopped one can be moved.
 """
 
 
-def not_a_job(name: str, verb: Verb | None = None) -> UnknownError:
+def not_a_job(name: str, verb: Verb | None) -> UnknownError:
     """Return the refusal of *verb*, or of a look, where only jobs are served and `cdc run` runs the changefeed."""
     instead = _SHOWN if verb is None else RULES[verb].for_runs
     return UnknownError(f"changefeed '{name}' is run by `cdc run` and is not a job; {instead.format(name=name)}")

@@ -158,10 +158,6 @@ def choice(texts: Sequence[str]) -> Schema:
     return {"type": "string", "enum": list(texts)}
 
 
-def any_object(doc: str = "") -> Schema:
-    return {"type": "object", **({"description": doc} if doc else {})}
-
-
 def by_name(values: Schema) -> Schema:
     """Return an object with any names."""
     return {"type": "object", "additionalProperties": values}

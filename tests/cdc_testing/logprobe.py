@@ -129,6 +129,7 @@ class LogProbe:
 
     def scan(self, version: TableVersion, columns: Sequence[str] | None = None, *, where: str = "true") -> pa.Array:
         """Return the rows of a table in the order of column id."""
+        columns = columns or [column.name for column in version.columns]
         chunk = self._fetch(
             f"SELECT {select_list(version, columns)} FROM {version.schema.name} WHERE {where} ORDER BY id"
         ).combine_chunks()

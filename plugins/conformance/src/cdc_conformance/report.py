@@ -210,7 +210,7 @@ def outcome_line(outcome: Outcome) -> str:
     return line
 
 
-def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
+def failure_lines(outcome: Outcome, *, again: str) -> Iterator[str]:
     """Yield the contract of a promise and what was seen instead. *again* is the command that tests it again."""
     yield f"{_WORDS[outcome.outcome][0]}  {words(outcome.name)}  ({outcome.name})"
     if outcome.contract:

@@ -31,7 +31,7 @@ class Verification:
     It ignores the pytest configuration of the working directory and other pytest plugins, and writes nothing there.
     """
 
-    def __init__(self, given: Given, *, say: Callable[[str], None], chosen: str = "", timeout_s: float = 120.0) -> None:
+    def __init__(self, given: Given, *, say: Callable[[str], None], chosen: str, timeout_s: float) -> None:
         self.report = Report()
         self._given = given
         self._say = say

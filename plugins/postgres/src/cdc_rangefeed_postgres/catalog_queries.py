@@ -74,6 +74,7 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
        (SELECT json_agg(a.xmin::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
        c.xmin::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY(%(oids)s::oid[]) ORDER BY n.nspname, c.relname
 """
 _SCHEMAS = """,
             (SELECT concat(s.oid, ' ', s.xmin, ' ', d.xmin) FROM pg_publication_namespace s, pg_depend d
@@ -81,12 +82,6 @@ _SCHEMAS = """,
                AND d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
                AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = c.relnamespace)"""
 _SCHEMAS_SINCE = 150000
-_BY_OID = _TABLES + "WHERE c.oid = ANY(%(oids)s::oid[]) ORDER BY n.nspname, c.relname"
-_BY_NAME = (
-    _TABLES
-    + """WHERE (n.nspname::text, c.relname::text) IN
-         (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[])) ORDER BY n.nspname, c.relname"""
-)
 
 # Every command that changes what `_TABLES` reads rewrites a row of one of these catalogs. VACUUM and ANALYZE do not.
 # What is written has a transaction that no row had before, and what is deleted is missing: so the transactions alone,
@@ -118,29 +113,17 @@ _SCHEMAS_STAMP = """hash_array_extended(ARRAY(
             SELECT s.xmin FROM pg_publication_namespace s WHERE s.pnpubid = p.oid ORDER BY s.oid), 0)"""
 
 
-def load_tables(
-    connection: Connection,
-    *,
-    publication: str,
-    oids: Iterable[int] | None = None,
-    names: Sequence[tuple[str, str]] = (),
-    nulls: bool = False,
-) -> Catalog:
-    """Return those tables that exist, by their *oids* or by their (schema, table) *names*. *nulls*: see `Table`."""
-    parameters: dict[str, Any] = {"publication": publication}
-    if oids is not None:
-        parameters["oids"] = list(oids)
-    else:
-        parameters["schemas"], parameters["names"] = [name[0] for name in names], [name[1] for name in names]
-    query = (_BY_NAME if oids is None else _BY_OID).format(schemas=_SCHEMAS if _has_schemas(connection) else "")
-    rows = connection.execute(query, parameters).fetchall()
+def load_tables(connection: Connection, *, publication: str, oids: Iterable[int], nulls: bool = False) -> Catalog:
+    """Return the tables *oids* that exist. *nulls*: see `Table`."""
+    query = _TABLES.format(schemas=_SCHEMAS if _has_schemas(connection) else "")
+    rows = connection.execute(query, {"publication": publication, "oids": list(oids)}).fetchall()
     fingerprint = hashlib.md5(json.dumps(rows).encode(), usedforsecurity=False).hexdigest()[:16]
-    tables = [replace(_table(*row), nulls=nulls) for row in rows]
+    tables = [_table(row, nulls=nulls) for row in rows]
     return Catalog({table.name.qualified: table for table in tables}, fingerprint)
 
 
 def load_again(
-    connection: Connection, known: Catalog | None, *, publication: str, oids: Sequence[int], nulls: bool = False
+    connection: Connection, known: Catalog | None, *, publication: str, oids: Sequence[int], nulls: bool
 ) -> Catalog:
     """Return the tables *oids* that exist: *known* if nothing has changed since, which takes a tenth of the time."""
     query = _STAMP.format(schemas=_SCHEMAS_STAMP if _has_schemas(connection) else "''")
@@ -164,23 +147,10 @@ def _has_schemas(connection: Connection) -> bool:
     return connection.info.server_version >= _SCHEMAS_SINCE
 
 
-def _table(
-    database: str,
-    oid: int,
-    schema: str,
-    name: str,
-    kind: str,
-    persistence: str,
-    identity: str,
-    root: int | None,
-    row_security: bool,
-    publishing: list[str | None] | None,
-    stored_columns: bool,
-    columns: list[list[Any]] | None,
-    indexes: list[list[Any]] | None,
-    leaves: list[list[Any]] | None,
-    *_compared: object,
-) -> Table:
+def _table(row: Sequence[Any], *, nulls: bool) -> Table:
+    """Return the table in a *row* of `_TABLES`, whose last columns are only compared."""
+    database, oid, schema, name, kind, persistence, identity, *more = row
+    root, row_security, publishing, stored_columns, columns, indexes, leaves, *_compared = more
     facts = tuple(fact for fact in publishing or () if fact is not None)
     return Table(
         oid=oid,
@@ -198,4 +168,5 @@ def _table(
             (primary, ident, now, tuple(names or ()), id_) for primary, ident, now, names, id_ in indexes or ()
         ),
         partitions=tuple(Leaf(*leaf) for leaf in leaves or ()),
+        nulls=nulls,
     )

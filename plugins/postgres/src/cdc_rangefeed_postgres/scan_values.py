@@ -42,16 +42,16 @@ _OUTPUT_FUNCTIONS = {18: "charout", 869: "inet_out", 650: "cidr_out", 142: "xml_
 """Types whose cast to text differs from their output function, which the log uses."""
 
 
-def select_list(version: TableVersion, columns: Sequence[str] | None = None) -> str:
-    """Return the select list for *columns*, in that order, by default for all columns of *version*.
+def select_list(version: TableVersion, columns: Sequence[str]) -> str:
+    """Return the select list for *columns* of *version*, in that order.
 
     The session must have IntervalStyle postgres, DateStyle ISO, TimeZone UTC, bytea_output hex, extra_float_digits 1.
     """
     return ", ".join(_expression(reader) for reader in _readers(version, columns))
 
 
-def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[str] | None = None) -> pa.StructArray:
-    """Return the result of a query with `select_list` as `version.schema.after_type`, or as its part for *columns*.
+def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[str]) -> pa.StructArray:
+    """Return the result of a query with `select_list` as the part of `version.schema.after_type` for *columns*.
 
     Raises: TerminalRangefeedError for a timestamp out of range.
     """
@@ -94,11 +94,8 @@ def _has_texts(type_: ColumnType) -> bool:
     return type_.kind not in (Kind.ARRAY, Kind.COMPOSITE)
 
 
-def _readers(version: TableVersion, columns: Sequence[str] | None) -> Sequence[ColumnReader]:
-    readers = column_readers(version)
-    if columns is None:
-        return readers
-    by_name = {reader.column.name: reader for reader in readers}
+def _readers(version: TableVersion, columns: Sequence[str]) -> Sequence[ColumnReader]:
+    by_name = {reader.column.name: reader for reader in column_readers(version)}
     return [by_name[name] for name in columns]
 
 

@@ -26,7 +26,7 @@ _LARGE_LAG_BYTES = 4 << 20
 _TERMINATE_LIMIT_S = 10.0
 
 _STATE = """
-SELECT s.plugin::text, s.database::text, s.active_pid, s.confirmed_flush_lsn::text, s.restart_lsn::text, s.wal_status,
+SELECT s.plugin::text, s.database::text, s.confirmed_flush_lsn::text, s.restart_lsn::text, s.wal_status,
        to_jsonb(s) ->> 'invalidation_reason', to_jsonb(s) ->> 'conflicting', to_jsonb(s) ->> 'failover' = 'true',
        s.two_phase
 FROM pg_replication_slots s WHERE s.slot_name = %s
@@ -61,7 +61,6 @@ class SlotState:
     plugin: str
     """Empty for a physical slot."""
     database: str
-    active_pid: int | None
     confirmed: int
     restart: int
     invalid: str | None
@@ -136,14 +135,13 @@ class Slot:
         row = connection.execute(_STATE, [self.name]).fetchone()
         if row is None:
             return None
-        plugin, database, pid, confirmed, restart, wal_status, reason, conflicting, failover, two_phase = row
+        plugin, database, confirmed, restart, wal_status, reason, conflicting, failover, two_phase = row
         invalid = reason or ("conflict with recovery" if conflicting == "true" else None)
         if invalid is None and wal_status == "lost":
             invalid = "wal_removed"
         return SlotState(
             plugin=plugin or "",
             database=database or "",
-            active_pid=pid,
             confirmed=parse_lsn(confirmed) if confirmed else 0,
             restart=parse_lsn(restart) if restart else 0,
             invalid=invalid,

@@ -126,7 +126,7 @@ class Versions:
         relations: Sequence[tuple[Relation, bool]],
         *,
         settled: bool,
-        types: TypeCatalog | None = None,
+        types: TypeCatalog,
         past: Mapping[int, TypeInfo],
     ) -> Versions:
         """Return the versions that *relations* announce in a step's log.

@@ -19,7 +19,7 @@ def deleted_rows(rows: RowBatch, batch: MessageBatch) -> pa.BooleanArray:
 
 
 def with_tombstones(
-    batch: MessageBatch, headers: Sequence[list[Header]] | None, deleted: pa.BooleanArray, *, of_events: bool = False
+    batch: MessageBatch, headers: Sequence[list[Header]] | None, deleted: pa.BooleanArray, *, of_events: bool
 ) -> tuple[MessageBatch, list[list[Header]] | None]:
     """Return *batch* and *headers* with a message without a value directly behind each of those that are *deleted*.
 

@@ -57,9 +57,7 @@ def varint_matrix(
     return matrix
 
 
-def varint_column(
-    numbers: npt.NDArray[np.uint64], *, valid: Bools | None = None
-) -> tuple[pa.Array, npt.NDArray[np.intp]]:
+def varint_column(numbers: npt.NDArray[np.uint64], *, valid: Bools | None) -> tuple[pa.Array, npt.NDArray[np.intp]]:
     """Return the bytes of each number, large_binary, and how many these are. Where *valid* is false, there are none."""
     widths = varint_widths(numbers)
     if valid is not None:

@@ -274,17 +274,16 @@ class SimulatedDatabase(Session):
     def restart(self, node: int) -> None:
         self.execute("restart", node=node)
 
-    def collect_garbage(self, threshold: Timestamp | None = None, *, force: bool = False) -> Timestamp:
-        """Forget versions that no read as of *threshold* or later can see, and return the threshold that was used.
+    def collect_garbage(self, *, force: bool = False) -> Timestamp:
+        """Forget versions that no read as of the resolved timestamp or later can see, and return that timestamp.
 
-        By default the threshold is the resolved timestamp. It never passes the timestamps that changefeeds protect,
-        unless *force* is set.
+        It never passes the timestamps that changefeeds protect, unless *force* is set.
         """
         with self.writing():
             cluster = self._cluster
             limits = [cluster.resolved(table).high_water for table in cluster.tables]
             limits += [] if force else self.protected().values()
-            used = min([cluster.high if threshold is None else threshold, *limits])
+            used = min([cluster.high, *limits])
             if used > cluster.gc_threshold:
                 self._execute({"op": "gc", "threshold": str(used)})
             return used

@@ -55,7 +55,7 @@ class EmbeddedPostgres:
         self.binaries = binaries or _packaged_binaries()
         self._temporary = directory is None
         self.directory = account.temporary_directory() if directory is None else directory.absolute()
-        self.port = _free_port()
+        self.port = free_port()
         self.log_path = self.directory / "server.log"
         self._settings = {**_SETTINGS, **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +102,7 @@ class EmbeddedPostgres:
             except RuntimeError as error:
                 if not first or attempt == _PORT_ATTEMPTS or "Address already in use" not in str(error):
                     raise
-                self.port = _free_port()
+                self.port = free_port()
             else:
                 return
 
@@ -201,7 +201,8 @@ def _packaged_binaries() -> Path:
     return Path(package.origin).parent / "pginstall" / "bin"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this host that nothing uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ import psycopg
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.demo.movr import TABLES, Workload, load
 from cdc_rangefeed_postgres.demo.saying import say
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres, free_port
 
 _LIMIT_S = 180.0
 _POLL_INTERVAL_S = 0.2
@@ -150,7 +149,7 @@ def _watched(state: Path) -> Iterator[None]:
     if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
         yield
         return
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-P", "-m", "cdc_core", "serve", "--store", str(state), "--listen", address]
     server = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     say(f"Watch it at http://{address}/ui")
@@ -159,9 +158,3 @@ def _watched(state: Path) -> Iterator[None]:
     finally:
         server.terminate()
         server.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
