@@ -69,10 +69,9 @@ def read_slice(
     """Yield the slice that was *planned* in the packed layout, with rows as *pack* gives them, each with its part.
 
     Each part is whole by itself, for a writer of its own. Only a slice that was read to its end gets its `end` rows.
-    Only rows *within* this range are yielded, and no mark
-    passes it. Of a row of more than *max_row_bytes*, the writer gets the key and the reason. *shown* returns rows as
-    people may see them: columns of a table may be masked. The writer is told of traced rows before they come. Writers
-    of a slice that is *exchanged* begin when it has been read.
+    Only rows *within* this range are yielded, and no mark passes it. Of a row of more than *max_row_bytes*, the writer
+    gets the key and the reason. *shown* returns rows as people may see them: columns of a table may be masked. The
+    writer is told of traced rows before they come. Writers of a slice that is *exchanged* begin when it has been read.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -157,18 +157,13 @@ class PluginHost:
         """Say what is wrong with a component: its plugin's problem, or another claim to its name or a scheme."""
         if entry.plugin.problem:
             return entry.plugin.problem
-        same_kind = self._of(entry.kind)
-        shared: list[tuple[str, Callable[[_Entry], bool]]] = [
-            (f"the name '{entry.name}'", lambda other: other.name == entry.name)
-        ]
-        shared += [
-            (f"the scheme '{scheme}'", lambda other, scheme=scheme: scheme in other.schemes)  # type: ignore[misc]
-            for scheme in entry.schemes
-        ]
-        for what, claims in shared:
-            others = [other.plugin.source.origin for other in same_kind if other is not entry and claims(other)]
-            if others:
-                return f"{', '.join(others)} claims {what} too"
+        others = [other for other in self._of(entry.kind) if other is not entry]
+        claims = {f"the name '{entry.name}'": [other for other in others if other.name == entry.name]}
+        for scheme in entry.schemes:
+            claims[f"the scheme '{scheme}'"] = [other for other in others if scheme in other.schemes]
+        for what, claimants in claims.items():
+            if claimants:
+                return f"{', '.join(other.plugin.source.origin for other in claimants)} claims {what} too"
         return ""
 
     def _unknown(self, kind: str, wanted: str, word: str, known: set[str]) -> ConfigError:

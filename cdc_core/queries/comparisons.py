@@ -36,8 +36,8 @@ _Value = bool | int | str | date | datetime
 def comparisons_of(query: Query, schema: TableSchema) -> tuple[tuple[Comparison, ...], bool]:
     """Return the comparisons of *query*, which `bind` accepts, and whether no row for which one is null can fail.
 
-    The value of `event_op()`, of which sources know nothing, is compared as a column `EVENT_OP`.
-    Where one is false, Spark evaluates no later part of the condition. Where one is null, it does.
+    The value of `event_op()`, of which sources know nothing, is compared as a column `EVENT_OP`. Where one is false,
+    Spark evaluates no later part of the condition. Where one is null, it does.
     """
     if query.condition is None:
         return (), True

@@ -91,9 +91,9 @@ def open_session(
     """Return the session of application *name*, with the settings *spark* over ours.
 
     Without a master among them there is a task slot for each core and each of *changefeeds*. With *queries*, the JVM on
-    this host compiles for speed.
-    The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
-    it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
+    this host compiles for speed. The output of the JVM and the Python workers goes to *log_path*, and their temporary
+    files into a directory beside it, which is emptied first. Called from any thread, by one at a time. When it raises,
+    no JVM is left.
 
     Raises: TerminalError when Spark cannot start; QueryHostError, an outage, when the master of a cluster does not
     answer; ConfigError when others may write to its files; Stopped when it is no longer *wanted* before its JVM is

@@ -221,8 +221,8 @@ class JobClaims(Aggregate):
     def prune(self, *, retention_s: float) -> list[str]:
         """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names.
 
-        One that is being handed over has not finished: this store may have the only copy of its progress.
-        Of other jobs, what is as old as that in their histories is forgotten.
+        One that is being handed over has not finished: this store may have the only copy of its progress. Of other
+        jobs, what is as old as that in their histories is forgotten.
         """
         begin = DatabaseNow() - retention_s
         old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin, ~JOBS.c.is_run)

@@ -20,8 +20,8 @@ from cdc_core import ColumnType, Kind
 def plain_texts(array: pa.Array, type_: ColumnType) -> pa.Array:
     """Return the texts of a column of a `RowBatch`, string, null where it is null.
 
-    Dates and times have the form of ISO 8601. Bytes are hexadecimal after `\\\\x`. Finite floats are
-    written as in JavaScript, the others as `NaN`, `Infinity` and `-Infinity`. A column of texts is returned unchanged.
+    Dates and times have the form of ISO 8601. Bytes are hexadecimal after `\\\\x`. Finite floats are written as in
+    JavaScript, the others as `NaN`, `Infinity` and `-Infinity`. A column of texts is returned unchanged.
     """
     write = _WRITERS.get(type_.kind)
     if write is None:
