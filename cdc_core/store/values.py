@@ -64,7 +64,10 @@ class Pause:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedStatus:
-    """The status that a run of a changefeed saved last, when, and of which attempt. Holds no secret."""
+    """The status that a run of a changefeed saved last, when by this host's clock, and of which attempt.
+
+    Holds no secret.
+    """
 
     values: Mapping[str, Any]
     written_at: datetime

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, dropped, progress
@@ -15,7 +17,7 @@ from cdc_core.engine import run_status
 from cdc_core.engine.run_status import RunStatus
 from cdc_core.errors import FencedError
 from cdc_core.store.progress import ProgressStore
-from cdc_core.store.tables import MOMENTS
+from cdc_core.store.tables import MOMENTS, STATUSES
 
 
 def test_the_status_is_the_one_that_was_saved_last(store: ProgressStore) -> None:
@@ -28,6 +30,25 @@ def test_the_status_is_the_one_that_was_saved_last(store: ProgressStore) -> None
     assert status is not None
     assert status.values == {"state": "running", "rows": {"orders": 3}}
     assert abs(datetime.now(UTC) - status.written_at) < timedelta(minutes=1)
+
+
+def test_the_age_of_a_status_does_not_depend_on_the_clock_of_a_host(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE SCHEMA fast")
+        connection.execute(
+            "CREATE FUNCTION fast.clock_timestamp() RETURNS timestamptz"
+            " RETURN pg_catalog.clock_timestamp() + interval '1 hour'"
+        )
+    with closing(ProgressStore(f"{database}?options=-csearch_path%3Dfast,pg_catalog,public")) as store:
+        store.changefeeds.register("orders", DEFINITION)
+        store.statuses.save("orders", store.changefeeds.begin_attempt("orders"), {"state": "running"})
+        with store.transaction(reading=True) as reading:
+            written_at = reading.execute(sa.select(STATUSES.c.written_at)).scalar_one()
+        loaded, now = store.statuses.load("orders"), datetime.now(UTC)
+        assert loaded is not None
+        assert abs(now - loaded.written_at) < timedelta(minutes=1)
+        assert abs(now - store.statuses.load_all()["orders"].written_at) < timedelta(minutes=1)
+        assert abs(now + timedelta(hours=1) - datetime.fromisoformat(written_at)) < timedelta(minutes=1)
 
 
 def test_a_run_that_was_overtaken_saves_no_status(store: ProgressStore) -> None:
