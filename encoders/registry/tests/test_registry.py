@@ -407,6 +407,7 @@ def _register(registry: Registry, subject: str, type_: str) -> int:
 def verified_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "_VERIFY_S", 0.0)
     monkeypatch.setattr(registry_module, "_VERIFY_AFTER_OUTAGE_S", 0.0)
+    monkeypatch.setattr(registry_module, "_LAG_S", 0.0)
 
 
 def forget(url: str, subject: str) -> None:
@@ -436,6 +437,19 @@ def test_a_schema_that_the_registry_lost_is_named_soon(registry: Registry, topic
 
 
 @pytest.mark.usefixtures("verified_always")
+def test_a_server_of_the_registry_may_not_know_a_schema_yet(
+    registry_proxy: ProxyFactory, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    registry.register(f"{topic_prefix}a", schema_of("integer"), "JSON")
+    proxy.odd = (404, b'{"error_code": 40403, "message": "Schema not found"}')
+    monkeypatch.setattr(registry_module.time, "sleep", lambda _: setattr(proxy, "odd", None))
+    registry.verify()
+    assert proxy.odd is None
+
+
+@pytest.mark.usefixtures("verified_always")
 def test_a_schema_that_has_another_id_now_is_named(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
     proxy = registry_proxy()
     registry = Registry.of(proxy.url, owner=OWNER)
@@ -450,6 +464,7 @@ def test_what_is_registered_is_verified_before_anything_new_is(
 ) -> None:
     """A registry that was emptied would give the id of a lost schema to the new one."""
     monkeypatch.setattr(registry_module, "_VERIFY_BEFORE_NEW_S", 0.0)
+    monkeypatch.setattr(registry_module, "_LAG_S", 0.0)
     registry.register(f"{topic_prefix}a", schema_of("integer"), "JSON")
     forget(registry.address.url, f"{topic_prefix}a")
     with pytest.raises(TerminalError, match="consumers cannot decode"):

@@ -34,6 +34,8 @@ _NO_PATH, _INCOMPATIBLE, _INVALID = 404, 409, 422
 _VERIFY_S = 10.0
 _VERIFY_BEFORE_NEW_S = 1.0
 _VERIFY_AFTER_OUTAGE_S = 30.0
+_LAG_S = 2.0
+"""Time after which every server of a registry knows what one of them registered."""
 _VERIFIED_AT_ONCE = 4
 _IDENTIFIED = 16
 _provisional: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
@@ -124,6 +126,9 @@ class Registry:
             schema_id = registered.ids[known] = registered.ids.pop(known)
             try:
                 present = self._find(subject, schema, schema_type)
+                if present is None:
+                    time.sleep(_LAG_S)
+                    present = self._find(subject, schema, schema_type)
             except Exception as error:
                 reason = translated(self.address, f"subject '{subject}'", error, checking=False)
                 log.warning("cannot verify the ids of schemas: %s", reason)
