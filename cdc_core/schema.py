@@ -89,6 +89,17 @@ class ColumnType:
             return _FLOATS[self.bits or 64]
         return _ARROW.get(self.kind, pa.string())
 
+    @property
+    def decimal_digits(self) -> tuple[int, int] | None:
+        """Precision and scale of a decimal as formats count them; None for any other type, and if none is declared.
+
+        The scale is between zero and the precision: `numeric(3,-2)` is (5, 0), and `numeric(2,4)` is (4, 4).
+        """
+        if self.kind is not Kind.DECIMAL or self.precision is None:
+            return None
+        scale = self.scale or 0
+        return max(self.precision - min(scale, 0), scale), max(scale, 0)
+
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"kind": str(self.kind), "source": self.source}
         for name in ("bits", "precision", "scale"):

@@ -230,9 +230,8 @@ class _Binder:
 
 def _decimal(type_: ColumnType) -> str:
     """Return the type that numbers of a column have in expressions: its own unless Spark has none like it."""
-    digits, scale = type_.precision or 0, type_.scale or 0
-    digits = max(digits - min(scale, 0), scale)
-    return f"DECIMAL({digits}, {max(scale, 0)})" if 0 < digits <= _MAX_DIGITS else _ANY_DECIMAL
+    digits = type_.decimal_digits
+    return f"DECIMAL({digits[0]}, {digits[1]})" if digits is not None and digits[0] <= _MAX_DIGITS else _ANY_DECIMAL
 
 
 def _literal(text: str) -> str:

@@ -29,11 +29,9 @@ _FLOAT_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 def type_of(type_: ColumnType) -> pa.DataType:
     """Return the type of a column that has *type_* in all versions of its table."""
-    if type_.kind is Kind.DECIMAL and type_.precision is not None:
-        scale = type_.scale or 0
-        precision = max(type_.precision - min(scale, 0), scale)  # numeric(3,-2) has five digits, numeric(2,4) four
-        if precision <= _MAX_DIGITS:
-            return pa.decimal128(precision, max(scale, 0))
+    digits = type_.decimal_digits
+    if digits is not None and digits[0] <= _MAX_DIGITS:
+        return pa.decimal128(*digits)
     return pa.string() if type_.kind is Kind.TIME else type_.arrow  # by default Spark has no type for times of day
 
 

@@ -40,7 +40,9 @@ class ConnectConverter:
 
     def value(self, data: bytes) -> Any:
         """Return a message's value in Python's types, structs as dicts. Raises: Py4JJavaError."""
-        return _plain(self._converters[1].toConnectData("topic", data).value())
+        found = self._converters[1].toConnectData("topic", data)
+        self._converters[1].fromConnectData("topic", found.schema(), found.value())  # as a connector that passes it on
+        return _plain(found.value())
 
 
 @contextmanager
@@ -88,6 +90,7 @@ _COLUMNS = {
     "flag": ColumnType(kind=Kind.BOOL, source="boolean"),
     "ratio": ColumnType(kind=Kind.FLOAT, source="double precision", bits=64),
     "price": ColumnType(kind=Kind.DECIMAL, source="numeric(30,2)", precision=30, scale=2),
+    "thousands": ColumnType(kind=Kind.DECIMAL, source="numeric(3,-3)", precision=3, scale=-3),
     "any_number": ColumnType(kind=Kind.DECIMAL, source="numeric"),
     "text": ColumnType(kind=Kind.STRING, source="text"),
     "data": ColumnType(kind=Kind.BYTES, source="bytea"),
@@ -99,6 +102,7 @@ _ROW = {
     "flag": True,
     "ratio": 0.1,
     "price": "1234567890123456789012345678.90",
+    "thousands": "12000",
     "any_number": "1.5",
     "text": 'é "😀"',
     "data": b"ab",
@@ -107,6 +111,7 @@ _ROW = {
 }
 _READ = _ROW | {
     "price": Decimal("1234567890123456789012345678.90"),
+    "thousands": Decimal(12000),
     "any_number": 1.5,
     "data": "\\x6162",
     "days": [1, None, 3],

@@ -34,7 +34,7 @@ def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list
     if kind in _PLAIN:
         return [_PLAIN[kind]]
     special = ["string"] if options.avro_special_values == "string" else []
-    digits = decimal_digits(type_)
+    digits = type_.decimal_digits
     if digits is not None:
         precision, scale = digits
         return [{"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}, *special]
@@ -47,17 +47,6 @@ def branches(type_: ColumnType, options: AvroOptions, *, enum_name: str) -> list
         return ["string"]
     base, logical = _LOGICAL[kind]
     return [{"type": base, "logicalType": logical}, *(special if kind in _WITH_SPECIAL_VALUES else [])]
-
-
-def decimal_digits(type_: ColumnType) -> tuple[int, int] | None:
-    """Return Avro's precision and scale; None when *type_* is not a decimal with a declared precision.
-
-    Avro's scale is between zero and the precision: numeric(3,-2) is (5, 0), and numeric(2,4) is (4, 4).
-    """
-    if type_.kind is not Kind.DECIMAL or type_.precision is None:
-        return None
-    scale = type_.scale or 0
-    return max(type_.precision - min(scale, 0), scale), max(scale, 0)
 
 
 def is_enum(type_: ColumnType, options: AvroOptions) -> bool:

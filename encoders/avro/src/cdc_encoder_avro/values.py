@@ -17,7 +17,7 @@ from cdc_core import ColumnType, Kind
 from cdc_encoder_avro.decimals import decimal_pieces
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.strings import string_bytes, string_pieces
-from cdc_encoder_avro.types import decimal_digits, is_enum, is_typed_array
+from cdc_encoder_avro.types import is_enum, is_typed_array
 from cdc_encoder_avro.varints import longs
 
 _NULL, _VALUE, _STRING = 0, 1, 2
@@ -32,7 +32,7 @@ def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> li
     kind = type_.kind
     if kind in SPECIAL_NUMBERS:
         return [_datetimes(array, SPECIAL_NUMBERS[kind], options)]
-    digits = decimal_digits(type_)
+    digits = type_.decimal_digits
     if digits is not None:
         return [decimal_pieces(array, *digits, special_values=options.avro_special_values)]
     if is_enum(type_, options):

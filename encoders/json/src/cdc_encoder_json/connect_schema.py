@@ -98,9 +98,10 @@ def _type(type_: ColumnType) -> _Schema:
 
 def _decimal(type_: ColumnType) -> _Schema:
     """Return Connect's exact decimal, which needs a scale; without one, a double as in CockroachDB."""
-    if type_.precision is None:
+    digits = type_.decimal_digits
+    if digits is None:
         return {"type": "double", "name": "decimal"}
-    parameters = {"connect.decimal.precision": str(type_.precision), "scale": str(type_.scale or 0)}
+    parameters = {"connect.decimal.precision": str(digits[0]), "scale": str(digits[1])}
     return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1, "parameters": parameters}
 
 

@@ -40,12 +40,6 @@ def is_text(type_: ColumnType, options: ParquetOptions) -> bool:
 
 
 def decimal_type(type_: ColumnType) -> pa.Decimal128Type | None:
-    """Return the type of a decimal with a declared precision of at most 38 digits; None for any other type.
-
-    Parquet's scale is between zero and the precision: numeric(3,-2) is (5, 0), and numeric(2,4) is (4, 4).
-    """
-    if type_.kind is not Kind.DECIMAL or type_.precision is None:
-        return None
-    scale = type_.scale or 0
-    precision = max(type_.precision - min(scale, 0), scale)
-    return pa.decimal128(precision, max(scale, 0)) if precision <= _MAX_DIGITS else None
+    """Return the type of a decimal with a declared precision of at most 38 digits; None for any other type."""
+    digits = type_.decimal_digits
+    return pa.decimal128(*digits) if digits is not None and digits[0] <= _MAX_DIGITS else None
