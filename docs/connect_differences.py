@@ -1,6 +1,6 @@
 """How the answers of the server differ from those of Apache Kafka Connect, and why.
 
-`docs/generate_rest.py` makes the table of docs/kafka-connect.md from it. tests/web/connect/test_kafka_connect.py sends
+`generate_rest.py` makes the table of docs/kafka-connect.md from it. tests/web/connect/test_kafka_connect.py sends
 the same requests to both, and fails when another difference is found, or one of these is not.
 """
 

@@ -1,16 +1,11 @@
-"""Generates the tables of docs/job-states.md and docs/nodes.md from the code. What each state means is written here.
-
-python docs/generate_jobs.py            write it
-python docs/generate_jobs.py --check    exit with 1 if it is not up to date
-"""
+"""The tables of docs/job-states.md and docs/nodes.md. What each state means is written here."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from pages import main, replaced, table
+from pages import replaced, table
 
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.options import describe
@@ -34,10 +29,10 @@ _MEANINGS: dict[JobState, str] = {
 assert _MEANINGS.keys() == FOLLOWING.keys()
 
 
-def states_page(page: str) -> str:
-    """Return *page* with the tables of states and verbs that the code has now."""
+def generated() -> Iterator[tuple[Path, str]]:
+    """Yield both pages with the tables that the code has now."""
     states = [(f"`{state}`", meaning, _needs(state), _next(state)) for state, meaning in _MEANINGS.items()]
-    page = replaced(page, "states", table(["state", "meaning", "needs a node", "may become"], states))
+    page = replaced(STATES.read_text(), "states", table(["state", "meaning", "needs a node", "may become"], states))
     doors = [
         (
             verb,
@@ -51,13 +46,9 @@ def states_page(page: str) -> str:
     ]
     page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page", "tool"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
-    return replaced(page, "rules", table(["verb", "is done in the states", "has already been done in"], rules))
-
-
-def nodes_page(page: str) -> str:
-    """Return *page* with the table of options that the code has now."""
+    yield STATES, replaced(page, "rules", table(["verb", "is done in the states", "has already been done in"], rules))
     options = [(f"`--{row.name.replace('_', '-')}`", row.default, row.doc) for row in describe(NodeSettings)]
-    return replaced(page, "options", table(["option of `cdc node`", "default", "meaning"], options))
+    yield NODES, replaced(NODES.read_text(), "options", table(["option of `cdc node`", "default", "meaning"], options))
 
 
 def _needs(state: JobState) -> str:
@@ -78,7 +69,3 @@ def _capitals(actions: Iterable[str]) -> str:
 
 def _codes(texts: Iterable[str]) -> str:
     return ", ".join(f"`{text}`" for text in texts)
-
-
-if __name__ == "__main__":
-    sys.exit(main([(STATES, states_page(STATES.read_text())), (NODES, nodes_page(NODES.read_text()))]))

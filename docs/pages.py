@@ -1,13 +1,9 @@
-"""What the generators of pages share: a table in its place on a page, and their command line."""
+"""What the generators of pages share: a table in its place on a page."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-
-_ROOT = Path(__file__).resolve().parents[1]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -22,14 +18,3 @@ def replaced(page: str, name: str, text: str) -> str:
     page, found = place.subn(lambda match: f"{match[1]}{text}\n{match[2]}", page)
     assert found == 1, f"the page has {found} places for {name}"
     return page
-
-
-def main(generated: Iterable[tuple[Path, str]]) -> int:
-    """Write each page that is not up to date; with an argument only say so. Return the exit status."""
-    only_check = len(sys.argv) > 1
-    stale = [(path, text) for path, text in generated if not path.exists() or path.read_text() != text]
-    for path, text in stale:
-        sys.stderr.write(f"{path.relative_to(_ROOT)} {'is not up to date' if only_check else 'written'}\n")
-        if not only_check:
-            path.write_text(text)
-    return 1 if only_check and stale else 0
