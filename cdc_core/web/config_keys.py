@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.flat import flat_options
-from cdc_core.options import describe
+from cdc_core.options import describe, did_you_mean
 
 CLASS = "cdc.Changefeed"
 """The one connector: a changefeed."""
@@ -86,6 +86,32 @@ COMMON = tuple(
     )
 )
 """Beside these there are `table.NAME`, `functions.NAME`, `master` and Spark properties, which have no fixed names."""
+
+
+_OF_SINKS = "set the property as an option of the sink"
+_INSTEAD: Mapping[str, str] = {
+    "admin.override": _OF_SINKS,
+    "config.action.reload": "remove it: each run resolves references anew",
+    "errors": "set 'on_error'",
+    "exactly.once.support": "remove it: delivery is at least once",
+    "header.converter": "remove it",
+    "key.converter": "set 'format'",
+    "offsets.storage.topic": "remove it: positions are in the progress store",
+    "predicates": "write a condition in 'query'",
+    "producer.override": _OF_SINKS,
+    "tasks.max.enforce": "remove it: a changefeed is always one task",
+    "topics": "list tables in 'tables'",
+    "transaction.boundary": "remove it: delivery is at least once",
+    "transforms": "select columns and rows with 'query'",
+    "value.converter": "set 'format'",
+}
+"""What to do about keys of Kafka Connect, and those below them, that a changefeed does not have."""
+
+
+def remedy(name: str, known: Collection[str]) -> str:
+    """Return what to do about an option that is not *known*, to be put after the error."""
+    found = [instead for key, instead in _INSTEAD.items() if name == key or name.startswith(f"{key}.")]
+    return f"; {found[0]}" if found else did_you_mean(name, known)
 
 
 def keys_of(options: type, *, group: str) -> list[ConfigKey]:

@@ -21,13 +21,13 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_uris
 from cdc_core.options import option_problems, parse_options
 from cdc_core.uris import split_parameters
-from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_class, keys_of
+from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_class, keys_of, remedy
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import Deployment
 
 T = TypeVar("T")
 _PLACE = "the request"
-_QUOTED = re.compile(r"option '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")
+_QUOTED = re.compile(r"(?:option|sets) '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")
 _SHOWN = ("name", "tables", "format", "cursor", "end_time", "metrics_label")
 _BETWEEN_WORDS = re.compile(r"[\s,;&=?/:@\"'`(){}\[\]]+")
 _MIN_WORD = 8
@@ -228,12 +228,12 @@ def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[t
         spelled = dict(zip(given, keys.values(), strict=True))
         parameters = canonical_names(split_parameters(texts.get("sink", ""), owner="")[1], names, owner="the sink")
     except ConfigError as error:
-        found.add("sink", str(error))
+        found.add(key_of(str(error), found) or "sink", str(error))
         return
     all_parts_are_known = len(owned) == 3
     for name, key in spelled.items():
         if all_parts_are_known and name not in names and name.partition(".")[0] not in names:
-            found.add(key, f"the configuration has no option '{name}'")
+            found.add(key, f"the configuration has no option '{name}'{remedy(name, names)}")
     for part, owner, options in classes:
         declared = {key.option for key in keys_of(options, group="")}
         mine = {name: value for name, value in given.items() if {name, name.partition(".")[0]} & declared}

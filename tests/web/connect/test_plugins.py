@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pytest
 from cdc_testing.rest_rig import Rest, config
 from cdc_testing.scripted import Script
 
@@ -54,6 +55,24 @@ def test_validation_tells_every_key_and_connects_to_nothing(rest: Rest, control:
     unknown = rest.message("PUT", "/connector-plugins/nope/config/validate", status=400, json={"connector.class": "x"})
     assert unknown.startswith("Failed to find any class that implements Connector and which name matches nope")
     assert "no connector type" in rest.message("PUT", path, status=400, json={})
+
+
+@pytest.mark.parametrize(
+    ("key", "about", "remedy"),
+    [
+        ("transforms.mask.type", "transforms.mask.type", "; select columns and rows with 'query'"),
+        ("key.converter", "key.converter", "; set 'format'"),
+        ("metrics_labl", "metrics_labl", "; did you mean 'metrics_label'?"),
+        ("RESOLVED", "resolved", "; keep one of them"),
+    ],
+)
+def test_a_key_that_is_wrong_is_told_with_the_remedy(
+    rest: Rest, control: Path, key: str, about: str, remedy: str
+) -> None:
+    given = {**config(control, resolved="1s"), "name": "orders", key: "1s"}
+    found = rest.ask("PUT", "/connector-plugins/cdc.Changefeed/config/validate", status=200, json=given)
+    wrong = {each["value"]["name"]: each["value"]["errors"] for each in found["configs"] if each["value"]["errors"]}
+    assert (wrong.keys(), wrong[about][0].endswith(remedy)) == ({about}, True)
 
 
 def test_the_root_tells_versions_that_clients_compare(rest: Rest) -> None:
