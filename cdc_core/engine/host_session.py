@@ -38,7 +38,12 @@ class HostSession:
         """What to do about a host that has died, None for one that is alive."""
         if not self.has_died:
             return None
-        return f"see {self._log} for the reason. If memory ran out, raise {self._run.host.memory_settings}"
+        host = self._run.host
+        return host.death or f"see {self._log} for the reason. If memory ran out, raise {host.memory_settings}"
+
+    def named_death(self, text: str) -> str:
+        """Return *text* of an error, with that of the host if it has died."""
+        return f"Spark's JVM is gone: {self._run.host.death or text}" if self.has_died else text
 
     def is_fatal_in_preflight(self, error: QueryHostError) -> bool:
         """Return whether *error* of the preflight ends the run: no other changefeed of the session can have caused it.
@@ -53,10 +58,7 @@ class HostSession:
         if host.is_shared and (isinstance(error, QueryHostError) or not host.is_alive):
             return  # it may be another changefeed's doing
         if self.has_died:
-            raise TerminalError(
-                f"Spark's JVM ended before the changefeed began; see {self._log} for the reason, and check that the"
-                " host has enough memory"
-            ) from None
+            raise TerminalError(f"Spark's JVM ended before the changefeed began; {self.cause_of_death}") from None
         if isinstance(error, QueryHostError) and not is_outage(error):
             raise TerminalError(f"Spark cannot run: {mask(str(error), self._run.feed.secrets())}") from None
         if isinstance(error, QueryHostError) or not isinstance(error, RetryableError):

@@ -63,6 +63,10 @@ class QueryHost(Protocol):
     def is_alive(self) -> bool:
         """Whether the session works, as far as one can tell without using it."""
 
+    @property
+    def death(self) -> str | None:
+        """Of a session that is not alive: what ended it and what helps, if the log does not say so."""
+
     def acquire(self, user: str) -> int:
         """Open the session unless it is open; return how many slices of one changefeed may be read at a time.
 

@@ -202,9 +202,7 @@ class Run:
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
-        text = self._run.shown(reason)
-        if self._session.has_died:
-            text = f"Spark's JVM is gone: {text}"
+        text = self._session.named_death(self._run.shown(reason))
         if self._control.stop.is_set():
             log.warning("changefeed '%s': stopped in the middle of a step: %s", self._run.feed.name, text)
             return True

@@ -20,6 +20,7 @@ from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.encryption import require_encryption, warn_of_open_masters
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
+from cdc_core.spark.jvm import jvm_death
 from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.preload import preload
 from cdc_core.spark.private_api import Py4JError, make_active
@@ -98,6 +99,10 @@ class SparkHost:
     def is_alive(self) -> bool:
         sessions = self._sessions
         return sessions is not None and is_alive(sessions.main)
+
+    @property
+    def death(self) -> str | None:
+        return jvm_death()
 
     def owns(self, context: SparkContext) -> bool:
         """Return whether *context* is that of this host's session."""

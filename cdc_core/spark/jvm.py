@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import TerminalError
 from cdc_core.spark import python_launcher
 from cdc_core.spark.class_archive import is_installed
-from cdc_core.spark.log_file import open_log
+from cdc_core.spark.host_memory import host_memory
+from cdc_core.spark.log_file import last_words, open_log
 from cdc_core.spark.private_api import connect, disconnect, jvm_process, spark_home
 
 LOOPBACK = "127.0.0.1"
@@ -85,7 +87,8 @@ def start_jvm(
                 with suppress(subprocess.TimeoutExpired):
                     status = jvm.wait(_POLL_S)
                     raise TerminalError(
-                        f"Spark's JVM ended with status {status} before it was ready; see {log_path} for the reason"
+                        f"Spark's JVM ended with status {status} before it was ready; "
+                        + (_killed(status) or f"see {log_path}, which ends with: {last_words(log_path)}")
                     )
             connect(connection, jvm)
         except BaseException:
@@ -97,6 +100,19 @@ def start_jvm(
 def forked_python() -> str | None:
     """Return the name of a Python that starts at once, for the JVM's processes on this host; None if it has none."""
     return _PYTHON if _forked else None
+
+
+def jvm_death() -> str | None:
+    """Return what to say of a JVM that was killed, as its log does not; None when it is alive or ended otherwise."""
+    jvm = jvm_process()
+    return None if jvm is None else _killed(jvm.poll())
+
+
+def _killed(status: int | None) -> str | None:
+    if status != -signal.SIGKILL:
+        return None
+    memory = f"{host_memory() / 2**30:.1f} GB"
+    return f"it was killed (SIGKILL). If memory ran out, give this host or container more than its {memory}"
 
 
 def forget_jvm(*, grace_s: float) -> None:

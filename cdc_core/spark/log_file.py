@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 LIMIT_BYTES = 16 * 1024 * 1024
-_LAST_BYTES = 2000
+_LAST_BYTES = 20_000
 _LAST_LINES = 5
+_FRAMES = ("at ", "... ")
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -39,14 +40,18 @@ def keep_newest(path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
 
 
 def last_words(path: Path) -> str:
-    """Return the last lines of the log at *path* in one line; empty when it has none, or cannot be read. Not masked."""
+    """Return the last lines of the log at *path* in one line, without the frames of Java's stack traces. Not masked.
+
+    Empty when it has none, or cannot be read.
+    """
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - _LAST_BYTES))
             text = log.read().decode(errors="replace")
     except OSError:
         return ""
-    return " | ".join(line.strip() for line in text.splitlines()[-_LAST_LINES:] if line.strip())
+    lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith(_FRAMES)]
+    return " | ".join(lines[-_LAST_LINES:])
 
 
 def _private(path: str, flags: int) -> int:

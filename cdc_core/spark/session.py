@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -61,7 +62,13 @@ _FROM_ELSEWHERE = (
 
 
 def require_java() -> None:
-    """Raises: ConfigError when there is no Java that Spark can run on."""
+    """Raises: ConfigError when there is no Java that Spark can run on, or its user has no name."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise ConfigError(
+            f"Spark's Java needs the name of its user, but user ID {os.getuid()} has none; run as a user in /etc/passwd"
+        ) from None
     archive = ClassArchive.find()
     if archive is not None and archive.file.exists():  # this Java wrote it
         return
@@ -69,13 +76,15 @@ def require_java() -> None:
     remedy = f"install Java {_MIN_JAVA} or newer (Debian: apt-get install default-jre-headless)"
     if java is None:
         raise ConfigError(f"Spark needs Java, but there is none on the PATH; {remedy}")
-    try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    except (OSError, subprocess.CalledProcessError):
-        raise ConfigError(f"Spark needs Java, but '{java}' does not run; {remedy}") from None
+    if "JAVA_HOME" in os.environ:
+        remedy += ", or correct JAVA_HOME"
+    done = subprocess.run(["/bin/sh", "-c", 'exec "$0" -version', java], capture_output=True, text=True)
+    shown = " ".join(done.stderr.split())
+    if done.returncode:
+        raise ConfigError(f"Spark needs Java, but '{java}' does not run: {shown}; {remedy}")
     found = re.search(r'version "(\d+)', shown)
     if found is None or int(found.group(1)) < _MIN_JAVA:
-        first = shown.splitlines()[0] if shown else "an unknown version"
+        first = done.stderr.splitlines()[0] if shown else "an unknown version"
         raise ConfigError(f"Spark needs Java {_MIN_JAVA} or newer, but '{java}' is {first}; {remedy}")
 
 

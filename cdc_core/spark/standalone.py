@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -61,7 +61,6 @@ _RECOVERY_S = "8s"
 """How long a master that takes over waits for the workers and applications of the last one."""
 _PROBE_S = 2.0
 _WEB_PORTS, _MAX_PROBES = range(20_000, 30_000), 100
-_GROUPS, _LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Through no proxy that the environment names."""
 
@@ -320,26 +319,3 @@ class WorkerProcess(_Daemon):
         python, self._python = self._python, None
         if python is not None:
             python.end()
-
-
-def host_memory() -> int:
-    """Return the bytes of memory of this host, or of the container or the unit that this process is in."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in _memory_limits():
-        with suppress(OSError, ValueError):
-            found = min(found, int(limit.read_text()))
-    return found
-
-
-def _memory_limits() -> Iterator[Path]:
-    """Yield the files that may limit the memory of this process: of its control group, and of those around it."""
-    for line in _GROUPS.read_text().splitlines() if _GROUPS.exists() else ():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            where, name = _LIMITS, "memory.max"
-        elif "memory" in controllers.split(","):
-            where, name = _LIMITS / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        for group in (Path(path), *Path(path).parents):
-            yield where.joinpath(*group.parts[1:], name)

@@ -39,6 +39,7 @@ class StuckHost:
 
     is_local, is_alive, is_shared = True, True, True
     log_name, memory_settings = "spark.log", ""
+    death = None
 
     def __init__(self) -> None:
         self.stuck: set[str] = set()

@@ -39,6 +39,7 @@ class ThreadHost:
     is_local = True
     log_name = "threads.log"
     memory_settings = "the memory (of threads)"
+    death = None
     queries = False
 
     def __init__(

@@ -23,6 +23,7 @@ class Cluster:
 
     is_local, is_alive = False, True
     log_name, memory_settings = "t.spark.log", ""
+    death = None
 
     def __init__(self, *errors: Exception, is_shared: bool) -> None:
         self.is_shared = is_shared

@@ -29,6 +29,7 @@ class _SlowHost:
 
     is_local, is_shared, is_alive = True, True, True
     log_name = memory_settings = ""
+    death = None
 
     def __init__(self) -> None:
         self.asked, self.starts = threading.Event(), threading.Event()

@@ -96,9 +96,7 @@ def test_the_wait_that_the_sink_asks_for_is_kept(killed: tuple[Engine, list[int]
 def test_a_killed_jvm_is_replaced(killed: tuple[Engine, list[int]]) -> None:
     engine, _ = killed
     assert engine.phases.count("starting Spark") == 2
-    assert [
-        text for status in engine.statuses if (text := status.waiting_for) and text.startswith("Spark's JVM is gone: ")
-    ]
+    assert [text for status in engine.statuses if (text := status.waiting_for) and "JVM is gone: it was killed" in text]
 
 
 def test_nothing_is_published_of_a_slice_whose_reader_was_killed(engine: Engine) -> None:
@@ -138,7 +136,7 @@ def test_a_step_that_ends_the_jvm_again_pauses_the_changefeed_and_names_the_memo
     assert len(killed) == 2
     reason = engine.store.changefeeds.find("t").paused.reason
     assert re.fullmatch(
-        r"the same step failed 2 times in \S+ s because Spark's JVM ended; see \S+\.spark\.log for the reason\."
-        r" If memory ran out, raise spark\.driver\.memory \(512m\)",
+        r"the same step failed 2 times in \S+ s because Spark's JVM ended; it was killed \(SIGKILL\)\."
+        r" If memory ran out, give this host or container more than its \S+ GB",
         reason,
     )

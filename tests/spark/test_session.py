@@ -80,14 +80,20 @@ def test_no_java_is_refused_with_the_remedy(path: Path) -> None:
 
 def test_a_java_that_does_not_run_is_named(path: Path) -> None:
     java(path, "broken", status=1)
-    with pytest.raises(ConfigError, match="java' does not run"):
+    with pytest.raises(ConfigError, match="java' does not run: broken; install"):
         require_java()
 
 
 def test_java_home_comes_before_the_path(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java(path, 'openjdk version "17"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    with pytest.raises(ConfigError, match="jdk/bin/java' does not run"):
+    with pytest.raises(ConfigError, match=r"jdk/bin/java' does not run: .*; install .*, or correct JAVA_HOME$"):
+        require_java()
+
+
+def test_a_user_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 2**31)
+    with pytest.raises(ConfigError, match=r"user ID 2147483648 has none; run as a user in /etc/passwd$"):
         require_java()
 
 
@@ -380,23 +386,33 @@ def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, mon
 
 
 @pytest.mark.usefixtures("no_jvm")
-@pytest.mark.parametrize("status", [0, 3])
-def test_a_jvm_that_ends_at_once_is_an_error(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", f"echo no memory; exit {status}")))
-    with pytest.raises(TerminalError, match=rf"ended with status {status} before it was ready; see {tmp_path}/log"):
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("exit 0", r"ended with status 0 before it was ready; see \S+/log, which ends with: no memory$"),
+        ("exit 3", r"ended with status 3 before it was ready; see \S+/log, which ends with: no memory$"),
+        ("kill -9 $$", r"was ready; it was killed \(SIGKILL\)\. If memory ran out, give .* more than its \S+ GB$"),
+    ],
+)
+def test_a_jvm_that_ends_at_once_is_an_error(
+    words: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", f"echo no memory; {words}")))
+    with pytest.raises(TerminalError, match=told):
         open_session("t", {}, log_path=tmp_path / "log")
     assert (tmp_path / "log").read_text() == "no memory\n"
 
 
 @pytest.mark.usefixtures("no_jvm")
 def test_an_error_of_a_temporary_host_holds_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "echo one; echo; echo out of memory; exit 3"
+    words = "echo one; echo; echo out of memory; echo '	at java.Main'; exit 3"
     monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", words)))
     told = "Spark's JVM ended with status 3 before it was ready"
-    with pytest.raises(TerminalError, match=rf"^{told}; its log ends with: one \| out of memory$"):
+    end = r"one \| out of memory$"
+    with pytest.raises(TerminalError, match=rf"^{told}; its log ends with: {end}"):
         SparkHost("t", {}, state_dir=tmp_path, temporary=True).acquire("user")
-    with pytest.raises(TerminalError, match=rf"^{told}; see {tmp_path}/t.spark.log for the reason$"):
-        SparkHost("t", {}, state_dir=tmp_path).acquire("user")
+    with pytest.raises(TerminalError, match=rf"^{told}; see {tmp_path}/u.spark.log, which ends with: {end}"):
+        SparkHost("u", {}, state_dir=tmp_path).acquire("user")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))

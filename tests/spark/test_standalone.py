@@ -17,9 +17,9 @@ import pytest
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.spark import standalone
+from cdc_core.spark import host_memory, standalone
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
-from cdc_core.spark.standalone import WorkerProcess, application_settings, host_memory
+from cdc_core.spark.standalone import WorkerProcess, application_settings
 
 INSTALLED = {"cdc-core": "1.2.0", "cdc-sink-kafka": "1.2.0+local"}
 SECRET = "only-the-nodes-know-it"
@@ -187,16 +187,16 @@ def test_executors_map_the_archive_of_classes_of_their_own_host(
 def test_the_memory_of_a_host_is_what_its_control_groups_leave(
     groups: str, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standalone, "_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(standalone, "_LIMITS", tmp_path / "limits")
-    whole = host_memory()
+    monkeypatch.setattr(host_memory, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(host_memory, "_LIMITS", tmp_path / "limits")
+    whole = host_memory.host_memory()
     (tmp_path / "cgroup").write_text(groups)
     file = tmp_path / "limits" / limit
     file.parent.mkdir(parents=True)
     file.write_text("max\n")
-    assert host_memory() == whole
+    assert host_memory.host_memory() == whole
     file.write_text("1073741824\n")
-    assert host_memory() == 1 << 30
+    assert host_memory.host_memory() == 1 << 30
 
 
 def test_the_port_of_a_page_is_free_and_stays_so_until_java_listens(monkeypatch: pytest.MonkeyPatch) -> None:
