@@ -26,7 +26,7 @@ class Difference:
 
 DIFFERENCES = (
     Difference(
-        shown="any whose body is not JSON, or not of the form that is asked for",
+        shown="any with a body that is not JSON, or does not have the expected form",
         requests=(
             "* with broken JSON",
             "* with an empty body",
@@ -43,14 +43,14 @@ DIFFERENCES = (
         ),
         theirs="500",
         here="400",
-        why="the client is wrong, not the server",
+        why="the client made the mistake, not the server",
     ),
     Difference(
-        shown="`PUT …/config/validate` without a class, or of an unknown one",
+        shown="`PUT …/config/validate` without a class, or with an unknown one",
         requests=("`PUT /connector-plugins/CLASS/config/validate` without a class", "`PUT /connector-plugins/nope/*"),
         theirs="500",
         here="400",
-        why="as when such a connector is created",
+        why="the same as for creating such a connector",
     ),
     Difference(
         shown="any with a wrong path, method or Content-Type",
@@ -76,7 +76,7 @@ DIFFERENCES = (
         place="body.message",
         theirs="HTTP 415 Unsupported Media T …",
         here="the body must be JSON, and t …",
-        why="it says what helps",
+        why="the message names the remedy",
     ),
     Difference(
         shown="`POST /connectors` and `PUT …/config` without a class",
@@ -84,7 +84,7 @@ DIFFERENCES = (
         place="body.message",
         theirs="Connector config {name=order …",
         here="Connector config contains no …",
-        why="a configuration that is shown in a message may hold secrets",
+        why="a configuration in a message could reveal secrets",
     ),
     Difference(
         shown="`GET …/tasks/x/status`, where `x` is not a number",
@@ -92,7 +92,7 @@ DIFFERENCES = (
         place="body.message",
         theirs="HTTP 404 Not Found …",
         here="No status found for task ord …",
-        why="as for a task of another number",
+        why="the same as for any other unknown task",
     ),
     Difference(
         shown="`POST …/tasks/x/restart`",
@@ -100,7 +100,7 @@ DIFFERENCES = (
         place="body.message",
         theirs="HTTP 404 Not Found …",
         here="Unknown task: orders-x …",
-        why="as for a task of another number",
+        why="the same as for any other unknown task",
     ),
     Difference(
         shown="any with a wrong method",
@@ -108,28 +108,28 @@ DIFFERENCES = (
         place="Allow",
         theirs="none",
         here="any",
-        why="HTTP demands it",
+        why="HTTP requires it",
     ),
     Difference(
         shown="`OPTIONS` of any path",
         requests=("`OPTIONS /connectors`",),
         theirs="200",
         here="405",
-        why="so browsers send no changes for pages of other sites",
+        why="so that browsers do not send changes for pages of other sites",
     ),
     Difference(
-        shown="any that accepts no JSON",
+        shown="any that does not accept JSON",
         requests=("* that accepts only XML",),
         theirs="406",
         here="200",
-        why="the answer is JSON; the header `Accept` is read for `GET /` only",
+        why="the response is JSON; the header `Accept` is read only for `GET /`",
     ),
     Difference(
         shown="`GET /` of a browser",
         requests=("`GET /` of a browser",),
         theirs="200",
         here="303",
-        why="a browser is sent to the page",
+        why="a browser is redirected to the page",
     ),
     Difference(
         shown="`GET /`",
@@ -137,7 +137,7 @@ DIFFERENCES = (
         place="body.cdc_version",
         theirs="none",
         here="text",
-        why="`version` is that of the dialect",
+        why="`version` is the version of Kafka Connect",
     ),
     Difference(
         shown="`POST /connectors` with an unknown key",
@@ -166,7 +166,7 @@ DIFFERENCES = (
         requests=("`PATCH /connectors/orders/offsets` without a partition",),
         theirs="200",
         here="400",
-        why="it says of no source what to do",
+        why="the request does not say what to change",
     ),
     Difference(
         shown="`PUT …/topics/reset`",
@@ -176,7 +176,7 @@ DIFFERENCES = (
         why="every topic gets resolved timestamps, so none is forgotten",
     ),
     Difference(
-        shown="`GET …/status` of one that has failed",
+        shown="`GET …/status` of a failed connector",
         requests=("`GET /connectors/broken/status` *",),
         place="body.connector.state",
         theirs="RUNNING",
@@ -184,7 +184,7 @@ DIFFERENCES = (
         why="the connector and its task are one run",
     ),
     Difference(
-        shown="`POST …/restart?includeTasks=true&onlyFailed=true` of one that has failed",
+        shown="`POST …/restart?includeTasks=true&onlyFailed=true` of a failed connector",
         requests=("`POST /connectors/broken/restart*",),
         place="body.connector.state",
         theirs="RUNNING",
@@ -192,7 +192,7 @@ DIFFERENCES = (
         why="the connector and its task are one run",
     ),
     Difference(
-        shown="`GET …/status` and `POST …/restart?includeTasks=true&onlyFailed=true` of one that has failed",
+        shown="`GET …/status` and `POST …/restart?includeTasks=true&onlyFailed=true` of a failed connector",
         requests=("*/broken/*",),
         place="body.connector.trace",
         theirs="none",
@@ -201,17 +201,17 @@ DIFFERENCES = (
     ),
     *(
         Difference(
-            shown=f"`POST …/restart?includeTasks=true` of one that is {state}",
+            shown=f"`POST …/restart?includeTasks=true` of a {state} connector",
             requests=(f"`POST /connectors/orders/restart?includeTasks=true` of one that is {state}",),
             place="*.state",
             theirs="RESTARTING",
             here=state,
-            why="nothing runs that could restart",
+            why="nothing is running that could be restarted",
         )
         for state in ("PAUSED", "STOPPED")
     ),
     Difference(
-        shown="`POST …/tasks/0/restart` of one that is stopped",
+        shown="`POST …/tasks/0/restart` of a stopped connector",
         requests=("`POST /connectors/orders/tasks/0/restart` of one that is STOPPED",),
         theirs="409",
         here="404",
@@ -238,13 +238,13 @@ DIFFERENCES = (
         requests=("*?scope=cluster`",),
         theirs="204",
         here="400",
-        why="each server has levels of its own",
+        why="each server has its own levels",
     ),
     Difference(
         shown="`PUT /admin/loggers/{name}` of a logger that does not exist",
         requests=("`PUT /admin/loggers/nope`",),
         theirs="200",
         here="404",
-        why="its name may be misspelt",
+        why="the name may be misspelled",
     ),
 )

@@ -22,7 +22,7 @@ _MEANINGS: dict[JobState, str] = {
     "failed": "an error that no retry can fix has stopped the job; otherwise like `paused`",
     "cancel-requested": "a cancellation was requested; the node finishes the running step first",
     "reverting": "the job was canceled; a node drops what the job created at its source",
-    "canceled": "ended by `cdc cancel`, nothing left at its source; or a job in another store took over its progress",
+    "canceled": "ended by `cdc cancel`, with nothing left at its source; or a job in another store continues it",
     "succeeded": 'a job with `end_time`, or `initial_scan = "only"`, has delivered everything',
     "revert-failed": "ended, but what the job created at its source could not be dropped; `cdc cancel` tries again",
 }
@@ -46,7 +46,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     ]
     page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page", "tool"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
-    yield STATES, replaced(page, "rules", table(["verb", "is done in the states", "has already been done in"], rules))
+    yield STATES, replaced(page, "rules", table(["verb", "takes effect in", "changes nothing in"], rules))
     options = [(f"`--{row.name.replace('_', '-')}`", row.default, row.doc) for row in describe(NodeSettings)]
     yield NODES, replaced(NODES.read_text(), "options", table(["option of `cdc node`", "default", "meaning"], options))
 

@@ -26,7 +26,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 
 def _table(endpoints: Iterable[Endpoint]) -> str:
-    head = ["request", "role", "what it does", "answers", "errors"]
+    head = ["request", "role", "what it does", "responses", "errors"]
     return table(head, map(_row, endpoints))
 
 

@@ -35,7 +35,7 @@ RUNNING = Status(
 IDLE = replace(RUNNING, rows_per_s=0.0, shares={}, waiting_on="changes")
 STUCK = replace(IDLE, waiting_on="sink 'webhook'", waiting_on_s=63.0)
 REPEATING = replace(
-    STUCK, waiting_for="request to https://example.com:443 failed 3 times: answer 503: overloaded", next_attempt_s=8.0
+    STUCK, waiting_for="request to https://example.com:443 failed 3 times: response 503: overloaded", next_attempt_s=8.0
 )
 HELD = replace(IDLE, releases_failed=7)
 DOWN = replace(

@@ -232,7 +232,7 @@ def configure(
         if row.token is not None:
             stored = json.loads(row.definition)
             if changed := changed_sections(stored, wanted.definition):
-                what = f"job '{name}' has not dropped table {changed[0]} yet, and its section cannot change before that"
+                what = f"job '{name}' has not dropped table {changed[0]} yet; its section cannot change until then"
                 raise RefusedError(what, state=job.state, remedy="repeat this after the running step")
             require_same_source(name, stored, wanted.definition, changes_tables=True)
             require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))

@@ -169,7 +169,7 @@ class Continuing(Creating):
             remedy = f"run `{move}` to move it, or `{drop}` to start again"
         raise ConfigError(
             f"changefeed '{feed.name}' has progress in {left.shown} that a job in {self.store.shown} would not"
-            f" continue; {remedy}"
+            f" use; {remedy}"
         )
 
     def _continuing(self, name: str, left: ProgressStore) -> JobRecord | None:

@@ -179,7 +179,7 @@ def scheduled(changefeed: Changefeed) -> Changefeed:
             )
     if given.get("initial_scan", "only") != "only":
         raise OptionError(
-            f"{owner} cannot be scheduled with initial_scan = '{given['initial_scan']}': each run is a scan only;"
+            f"{owner} cannot be scheduled with initial_scan = '{given['initial_scan']}': each run only scans;"
             " remove the option"
         )
     written = changefeed.written

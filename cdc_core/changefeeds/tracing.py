@@ -40,7 +40,7 @@ def checked_key(text: str) -> str:
 def written_key(values: Any) -> str:
     """Return the key with *values*, whose fractions are of `key_number`, as JSON. Raises: ValueError."""
     if not isinstance(values, list) or not values or any(isinstance(value, list | dict | None) for value in values):
-        raise ValueError("no values of a key")
+        raise ValueError("it has no key values")
     written = (str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False) for value in values)
     text = f"[{', '.join(written)}]"
     text.encode()  # half a surrogate pair is not a character

@@ -42,7 +42,7 @@ def check(named: Named, as_json: bool, locality: Locality) -> int:
     """Check that `cdc run` can start or continue the changefeed NAME in FILE: its plugins, options, source,
     sink and progress. Changes nothing.
 
-    Without NAME, checks all changefeeds in the file. Prints one line for each part, and hints.
+    Without NAME, checks all changefeeds in the file. Prints one line for each part, with hints.
     The exit status is 2 if a check fails, even with --json.
     """
     session, found = named.session, [each.located() for each in named.each()]

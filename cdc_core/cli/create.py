@@ -195,7 +195,7 @@ def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     else:
         continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
-    done = "is altered" if altered.is_new else "is unchanged: it already has this change"
+    done = "is altered" if altered.is_new else "is unchanged: this change was already made"
     if job.pending is not None and not altered.is_new:
-        done = "already has a request for this change"
+        done = "is unchanged: this change was already requested"
     return f"job '{job.name}' {done}: {altered.change}; {continues}{tables}"

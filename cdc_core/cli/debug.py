@@ -39,10 +39,10 @@ from cdc_core.web.otlp_settings import otlp_secrets
 )
 @click.option("--no-connect", is_flag=True, help="Do not connect to the source and the sink.")
 def debug(named: Named, output: str | None, logs: tuple[str, ...], no_connect: bool) -> int:
-    """Write an archive about the changefeed NAME in FILE: versions, this host, configuration, progress, status, events,
-    plans, log files, and the state of its source and sink. Changes nothing.
+    """Collect diagnostics of the changefeed NAME in FILE in one archive: versions, this host, configuration, progress,
+    status, events, plans, log files, and the state of its source and sink. Changes nothing.
 
-    Secrets are masked. The archive explains what could not be collected; the end of the output lists it.
+    Secrets are masked. If a part could not be collected, the end of the output lists it, and the archive says why.
     """
     for path in logs:
         parts.require_file(Path(path))

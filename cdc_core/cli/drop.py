@@ -42,7 +42,7 @@ from cdc_core.telemetry.status import size_text
 @click.option(
     "--orphans",
     is_flag=True,
-    help="Drop objects at the source URI that were created by changefeeds unknown to all of the progress stores.",
+    help="Drop objects at the source URI that belong to changefeeds in none of the progress stores.",
 )
 @click.option("--only", metavar="NAME", multiple=True, help="With --orphans, drop only this object. May be repeated.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -69,8 +69,8 @@ def drop(
     If the command fails halfway, repeat it. If the changefeed is a job, end it with `cdc cancel` first; then `cdc drop`
     deletes it from the progress store.
 
-    With --orphans and the URI of a source, drops unused objects that were created there by changefeeds unknown to all
-    of the progress stores.
+    With --orphans and the URI of a source, drops unused objects there that belong to changefeeds in none of the
+    progress stores.
     """
     if orphans:
         if name is not None or forget_only or store is not None:
@@ -113,7 +113,7 @@ def _at_source(planned: PlannedDrop, feed: ResolvedChangefeed | None) -> str:
     if feed is not None:
         what = "whatever the changefeed created there"
         if planned.created is not None:
-            what = "; ".join(map(_text, planned.created)) or "nothing; it has nothing there"
+            what = "; ".join(map(_text, planned.created)) or "nothing, because it has created nothing there"
         return f"dropped at the source {feed.shown_source}: {what}"
     if job.state not in REVERTED:
         return f"left at the source {sources}: whatever it created there"

@@ -31,7 +31,7 @@ _MAX_SHOWN = 20
 @click.option("--source", metavar="URI", help="If there are several sources, the one to move, as `cdc show` prints it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def move(named: Named, to: str, source: str | None, yes: bool) -> int:
-    """Make the next run of the changefeed NAME in FILE start from another position of its source's history.
+    """Make the next run of the changefeed NAME in FILE start from another position in its source's history.
 
     Moving forward skips the changes in between: they are never delivered. Moving back delivers changes again, in order,
     as far back as the source retains them. The source determines which positions it can read from. Stop the changefeed

@@ -91,8 +91,8 @@ class ChangefeedOptions:
     )
     resolved: Duration | None = option(
         None,
-        doc="Emit a resolved timestamp whenever progress is saved or, if a duration is given, at most once in that"
-        " time. Resolved timestamps are never closer together than min_checkpoint_frequency, which is 10s by default"
+        doc="Emit a resolved timestamp whenever progress is saved or, if a duration is given, no more often than"
+        " that. Resolved timestamps are never closer together than min_checkpoint_frequency, which is 10s by default"
         " for sinks that write files.",
         flag=True,
     )

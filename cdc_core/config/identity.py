@@ -35,16 +35,16 @@ def require_same_source(
         raise ConfigError(f"changefeed '{name}' was started on the {_sources(before)}, not {', '.join(now)}; {_REMEDY}")
     if known.get("query") != wanted.get("query"):
         raise ConfigError(
-            f"changefeed '{name}' was started with {_query(known)}, which cannot be changed: new rows would have"
-            f" another shape than those already delivered; restore the query, or {_REMEDY}"
+            f"changefeed '{name}' was started with {_query(known)}, which cannot be changed: new rows would not"
+            f" have the same shape as those already delivered; restore the query, or {_REMEDY}"
         )
     functions, now_functions = known.get("functions", {}), wanted.get("functions", {})
     for function in sorted({*functions, *now_functions}):
         if functions.get(function) != now_functions.get(function):
-            was = "was started without" if function not in functions else "was started with another"
+            was = "was started without" if function not in functions else "was started with a different"
             raise ConfigError(
                 f"changefeed '{name}' {was} function {function}, which cannot be changed: new rows would"
-                f" have another shape than those already delivered; restore the function, or {_REMEDY}"
+                f" not have the same shape as those already delivered; restore the function, or {_REMEDY}"
             )
     _require_same_sections(name, known, wanted)
     if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
@@ -64,8 +64,8 @@ def _require_same_sections(name: str, known: Mapping[str, Any], wanted: Mapping[
     for table in changed_sections(known, wanted):
         raise ConfigError(
             f"changefeed '{name}' was started with {_section(table, known.get('selections', {}))}, which cannot be"
-            " changed: new rows would have another shape than those already delivered; restore the section, or"
-            f" {_REMEDY}"
+            " changed: new rows would not have the same shape as those already delivered; restore the section,"
+            f" or {_REMEDY}"
         )
 
 

@@ -93,7 +93,7 @@ class DeadLetterRows(SliceBadRows):
         self._letters.append(letter)
         limit = self._feed.options.dead_letter_max
         if len(self._letters) > limit:
-            raise too_many(self._feed.name, f"more than {counted(limit, 'row')} of one slice refused", letter)
+            raise too_many(self._feed.name, f"more than {counted(limit, 'row')} of one slice were refused", letter)
         if self._block_key and bad.stage != BLOCKED:
             self._blocked.add(letter.table, letter.key)
         self._collected.append(bad)

@@ -112,8 +112,8 @@ def read_slice(
         reached = max((mark.timestamp for mark in marks if mark.span.table == table), default=Timestamp())
         if timestamp > reached:
             raise ContractError(
-                f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached}, the greatest"
-                " span mark of its slice"
+                f"{owner} broke its contract: a row of table {table} has updated {timestamp}, above {reached}, the"
+                " greatest span mark of its slice"
             )
     end = SliceEnd(
         marks=[within.of_mark(mark) for mark in marks], read_s=time.monotonic() - started if exchanged else 0.0
@@ -226,6 +226,6 @@ def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp, shown: Calla
         updated = Timestamp(**rows.column("updated")[late].as_py())
         key = shown(rows.slice(late, 1)).shown_key(0)
         raise ContractError(
-            f"{owner} broke its contract: the row of table {rows.schema.name} with key {key} is from"
-            f" {updated}, below {lower} where its slice begins; a later timestamp may be resolved already"
+            f"{owner} broke its contract: the row of table {rows.schema.name} with key {key} has"
+            f" updated {updated}, below {lower}, where its slice begins; a later timestamp may already be resolved"
         )

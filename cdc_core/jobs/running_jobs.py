@@ -189,7 +189,7 @@ class RunningJobs:
                 state, ended, reason = None, "stopped", None
             del self.by_name[name]
             self._back_off.ended(name, ended, reason)
-            left = "is released for any node" if state == "running" else f"is {state}"
+            left = "is released, so that any node may adopt it" if state == "running" else f"is {state}"
             what = "no longer belongs to this node" if state is None else left
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "", extra={"changefeed": name})
             if state == "reverting" and not isinstance(running.run, Reverting):

@@ -189,7 +189,7 @@ class TestAJob:
         with pytest.raises(RefusedError) as refused:
             feeds.redefine("users", feeds.resolved(masked), before=last, why="PUT", connect=False)
         assert str(refused.value) == (
-            "job 'users' has not dropped table public.users yet, and its section cannot change before that; repeat "
+            "job 'users' has not dropped table public.users yet; its section cannot change until then; repeat "
             "this after the running step"
         )
         assert store.claims.settle("users", one, "stopped") == "running"

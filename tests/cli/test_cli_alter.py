@@ -100,7 +100,7 @@ def test_a_job_is_altered_by_its_name(
         "its tables are public.counter, public.b\n"
     )
     assert cdc("alter", "orders", "--set", "resolved=10s").out == (
-        "job 'orders' is unchanged: it already has this change: set resolved; continue it with `cdc resume orders`\n"
+        "job 'orders' is unchanged: this change was already made: set resolved; continue it with `cdc resume orders`\n"
     )
     assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"

@@ -113,7 +113,7 @@ def test_an_option_that_is_off_is_accepted(file: Path) -> None:
     ("options", "text"),
     [
         ('cursor = "2026-01-01T00:00:00Z"', "cannot be scheduled with option 'cursor'"),
-        ('initial_scan = "yes"', "cannot be scheduled with initial_scan = 'yes': each run is a scan only"),
+        ('initial_scan = "yes"', "cannot be scheduled with initial_scan = 'yes': each run only scans"),
         ('execution_locality = "region=eu"', "no node matches execution_locality 'region=eu': no node is alive"),
     ],
 )

@@ -129,8 +129,8 @@ def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(
     with pytest.raises(ContractError) as raised:
         passed.extend(read(reader, planned(9, 100, lower=14)))
     assert str(raised.value) == (
-        "rangefeed CounterReader broke its contract: the row of table public.counter with key {'id': 11} is from"
-        " 11.0000000000, below 14.0000000000 where its slice begins; a later timestamp may be resolved already"
+        "rangefeed CounterReader broke its contract: the row of table public.counter with key {'id': 11} has"
+        " updated 11.0000000000, below 14.0000000000, where its slice begins; a later timestamp may already be resolved"
     )
     assert len(passed) == 1
 
@@ -145,5 +145,7 @@ def test_a_row_above_the_marks_is_the_rangefeeds_fault(reader: SliceReader, monk
                     else item
                 )
 
-    with pytest.raises(ContractError, match=r"a row of table db.public.counter is from 99.*, above 50.*, the greatest"):
+    with pytest.raises(
+        ContractError, match=r"a row of table db.public.counter has updated 99.*, above 50.*, the greatest"
+    ):
         list(packed(Hasty(reader.context)))

@@ -55,7 +55,7 @@ def test_ten_minutes_of_failures_are_waited_for_in_any_case(policy: RetryPolicy,
     "error",
     [
         RetryableRangefeedError("no route to host"),
-        RetryableSinkError("answer 503"),
+        RetryableSinkError("response 503"),
         RetryableError("the store is busy"),
         ConnectionResetError("reset by peer"),
         TimeoutError("timed out"),

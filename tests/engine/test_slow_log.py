@@ -36,11 +36,11 @@ def test_a_task_that_waits_is_named_at_the_limit_then_at_each_doubling_and_when_
     calls = slow(5.0, clock)
     for second in range(25):
         clock.now = float(second)
-        calls.update([task(float(second), reason="answer 503 for hunter2"), task(0.1, process=8)])
+        calls.update([task(float(second), reason="response 503 for hunter2"), task(0.1, process=8)])
     clock.now = 25.0
     calls.update([task(0.0, stage=SOURCE), task(0.1, process=8)])
     assert caplog.messages == [
-        f"{BEGIN} has been waiting {seconds:.1f} s for sink 'webhook': answer 503 for ***" for seconds in (5, 10, 20)
+        f"{BEGIN} has been waiting {seconds:.1f} s for sink 'webhook': response 503 for ***" for seconds in (5, 10, 20)
     ] + [f"{BEGIN} resumed after waiting 25.0 s for sink 'webhook'"]
 
 

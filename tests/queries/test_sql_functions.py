@@ -149,7 +149,7 @@ def test_functions_survive_the_store_and_cannot_change_for_a_changefeed_that_has
     assert again.queries() == first.queries()
     require_same_source("c", stored, again.definition(), changes_tables=True)
     other = resolve(feed(tmp_path, text.replace("+ 1", "+ 2")), host)
-    with pytest.raises(ConfigError, match="was started with another function g, which cannot be changed"):
+    with pytest.raises(ConfigError, match="was started with a different function g, which cannot be changed"):
         require_same_source("c", stored, other.definition(), changes_tables=True)
 
 

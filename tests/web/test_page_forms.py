@@ -342,7 +342,7 @@ def test_a_job_is_altered_by_a_form_with_what_is_written(
     done = browser.post(form.target, **{**form.fields, "resolved": "1s", "updated": "", "tables": f"{TABLE}\nmore"})
     assert (done.status, done.headers["location"]) == (303, "/ui/changefeeds/orders?done=alter")
     text = browser.get(done.headers["location"]).page.text
-    assert "It is altered." in text
+    assert "It was altered." in text
     assert "altered (local): added more; set resolved; unset updated" in text
     stale = browser.post(form.target, **{**form.fields, "resolved": "2s"})
     assert (stale.status, "was changed in the meantime" in stale.page.text) == (409, True)

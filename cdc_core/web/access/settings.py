@@ -41,7 +41,7 @@ class AccessSettings:
     )
     max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Maximum size of a request body.")
     max_rate: float = option(
-        50.0, doc="Maximum number of requests per second from one client. A burst may have twice as many."
+        50.0, doc="Maximum number of requests per second from one client. A burst may contain twice as many."
     )
     max_connections: int = option(256, doc="Maximum number of connections. One address may use at most half of them.")
     request_timeout: Duration = option(

@@ -114,7 +114,7 @@ def task_status(request: Request) -> Response:
 
 @_order("POST /connectors/{name}/tasks/{task}/restart", "It is restarted.")
 def restart_task(request: Request) -> Response:
-    """Restart a task, and so the connector."""
+    """Restart a task, and therefore its connector."""
     task, connector = name_of(request, "task"), connector_of(request, missing="Unknown connector: {}")
     if task != "0" or not connector.has_task:
         raise Refusal(404, f"Unknown task: {connector.name}-{task}")

@@ -103,14 +103,14 @@ _DONE = {
     "pause": "It will be paused.",
     "resume": "It is resumed.",
     "restart": "It will be restarted.",
-    "alter": "It is altered. If it is running, the change applies after the running step.",
+    "alter": "It was altered. If it is running, the change takes effect after the running step.",
     "cancel": "It will be canceled.",
     "create": "It is created.",
     "replay": "The dead letters were replayed.",
     "discard": "The dead letter was discarded.",
-    "trace": "The next changes are traced.",
-    "end-trace": "The trace is ended and forgotten.",
-    "drain": "The node hands over its jobs and ends.",
+    "trace": "The next changes will be traced.",
+    "end-trace": "The trace was ended and deleted.",
+    "drain": "The node will hand over its jobs and stop.",
 }
 """What a page says after a form was obeyed, by its parameter `done`."""
 

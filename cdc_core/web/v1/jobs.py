@@ -57,13 +57,13 @@ def job(request: Request) -> Response:
     "GET /v1/jobs/{name}/events", Role.VIEW, Answer(array(ref("Event"))), parameters=_OF_EVENTS, errors=[400, 404]
 )
 def job_events(request: Request) -> Response:
-    """The latest events of a job, or the next after one, the first one first."""
+    """The latest events of a job, or those after a given event, oldest first."""
     return _events(request, job_of(request))
 
 
 @ENDPOINTS.add("GET /v1/events", Role.VIEW, Answer(array(ref("Event"))), parameters=_OF_EVENTS, errors=[400])
 def events(request: Request) -> Response:
-    """The latest events of all jobs and nodes, or the next after one, the first one first.
+    """The latest events of all jobs and nodes, or those after a given event, oldest first.
 
     Those of jobs that are forgotten too.
     """
@@ -96,7 +96,7 @@ def cancel(request: Request) -> Response:
     costly=True,
 )
 def preview(request: Request) -> Response:
-    """The messages that a job would send for rows that its tables hold.
+    """The messages that a job would send for existing rows of its tables.
 
     Sends nothing, saves nothing, and leaves nothing behind.
     """
@@ -160,7 +160,7 @@ _MAX_LETTERS = 1000
     errors=[400, 404],
 )
 def dead_letters(request: Request) -> Response:
-    """The dead letters that were not replayed."""
+    """The dead letters that have not been replayed."""
     deployment, name = deployment_of(request), job_of(request)
     limit = number(request, "limit", default=100, least=1, most=_MAX_LETTERS)
     after = number(request, "after", default=0, least=0, most=2**62)
@@ -220,7 +220,7 @@ def traces(request: Request) -> Response:
 
 @ENDPOINTS.add("GET /v1/jobs/{name}/traces/{number}", Role.VIEW, Answer(ref("Trace")), errors=[404])
 def trace(request: Request) -> Response:
-    """A trace, with what became of each change until now."""
+    """A trace, with the stages that each change has reached so far."""
     return _json(_text(deployment_of(request).changefeeds.trace(job_of(request), request.path_params["number"])))
 
 
@@ -232,7 +232,7 @@ def trace(request: Request) -> Response:
     errors=[400, 404, 409, 415],
 )
 def begin_trace(request: Request) -> Response:
-    """Follow the next changes of a job, a table or a key to the sink.
+    """Trace the next changes of a job, a table or a key to the sink.
 
     Until there are enough or the time is up. Returns at once.
     """
@@ -249,7 +249,7 @@ def begin_trace(request: Request) -> Response:
 
 @ENDPOINTS.add("DELETE /v1/jobs/{name}/traces/{number}", Role.OPERATE, Answer(None, status=204), errors=[404])
 def end_trace(request: Request) -> Response:
-    """End a trace and forget what it found."""
+    """End a trace and delete what it found."""
     deployment_of(request).changefeeds.end_trace(job_of(request), request.path_params["number"])
     return Response(status_code=204)
 

@@ -158,7 +158,7 @@ def test_the_step_fails_after_the_last_retry(hook: WebhookRig) -> None:
     sink = hook.sink()
     error = error_of(lambda: write(sink, rows([1])))
     assert isinstance(error, RetryableSinkError)
-    assert str(error) == f"request to https://localhost:{hook.server.port} failed 4 times: answer 500: out of order"
+    assert str(error) == f"request to https://localhost:{hook.server.port} failed 4 times: response 500: out of order"
     assert len(hook.server.requests(hook.path)) == 4
     assert error_of(lambda: sink.emit(rows([2]))) is error
 
@@ -176,7 +176,7 @@ def test_a_setting_that_someone_must_change_fails_at_once(hook: WebhookRig, stat
     error = error_of(lambda: write(hook.sink(), rows([1])))
     assert isinstance(error, TerminalSinkError)
     assert error.repairable is (status not in (301, 414))
-    assert f"failed: answer {status}. " in str(error)
+    assert f"failed: response {status}. " in str(error)
     assert len(hook.server.requests(hook.path)) == 1
     assert not hook.server.requests("/elsewhere")
 

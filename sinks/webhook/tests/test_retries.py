@@ -42,8 +42,8 @@ def test_the_reason_and_the_time_of_a_retry_are_reported_while_a_call_waits(hook
     now = time.time()
     first, second = [repeat for repeat in task.repeats if repeat][:2]
     request = f"request to https://localhost:{hook.server.port}"
-    assert first.reason == f"{request} failed: answer 500: out of order"
-    assert second.reason == f"{request} failed 2 times: answer 500: out of order"
+    assert first.reason == f"{request} failed: response 500: out of order"
+    assert second.reason == f"{request} failed 2 times: response 500: out of order"
     assert second.next_at - first.next_at > 0.1
     assert second.next_at < now + 1
     hook.server.faults()

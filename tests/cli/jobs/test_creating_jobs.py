@@ -124,7 +124,7 @@ def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
         dropped(store, "orders")
         own.progress.save("orders", own.changefeeds.begin_attempt("orders"), progress())
         assert cdc.sentence("create", file, *more) == (
-            f"changefeed 'orders' has progress in {own.shown} that a job in {store.shown} would not continue; run"
+            f"changefeed 'orders' has progress in {own.shown} that a job in {store.shown} would not use; run"
             f" `cdc create {file} orders --from-state` to move it, or `cdc drop {file} orders` to start again"
         )
         assert store.changefeeds.find("orders") is None

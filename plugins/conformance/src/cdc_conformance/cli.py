@@ -39,7 +39,13 @@ def _shared(command: F) -> F:
             show_default=True,
             help="Time limit for each promise.",
         ),
-        click.option("-k", "chosen", metavar="EXPRESSION", default="", help="Test only promises whose names match."),
+        click.option(
+            "-k",
+            "chosen",
+            metavar="EXPRESSION",
+            default="",
+            help="Test only promises whose names match this expression.",
+        ),
         click.option(
             "--report",
             metavar="FILE",
@@ -73,7 +79,7 @@ def _shared(command: F) -> F:
 def sink(name: str, uri: str, format_: str, **of_all: Any) -> int:
     """Test the sink NAME, for example: cdc verify sink cloudstorage --uri 'file:///tmp/out/{unique}'
 
-    Each promise writes to a new place at the URI. Nothing is deleted.
+    Each test writes to a new place at the URI. Nothing is deleted.
     """
     return _verify("sink", name, uri=uri, format_=format_, **of_all)
 

@@ -24,12 +24,12 @@ _NUMBERS = (0, 1, None, 7)
 
 
 class Rows:
-    """What a function makes of rows."""
+    """What a function returns for rows."""
 
     def test_there_is_one_value_of_the_type_for_each_row(self, rows: pa.RecordBatch, called: CalledFunction) -> None:
-        """A function returns an Arrow array of its type with a value for each row, none for no rows.
+        """A function returns an Arrow array of its type with one value for each row; it is empty if there are no rows.
 
-        It gets Arrow arrays of the same length. It raises an exception about rows that it has no value for.
+        It gets Arrow arrays of the same length. It raises an exception if it has no value for a row.
         """
         many = pa.Table.from_batches([rows] * 3).combine_chunks().to_batches()[0]
         for part in (rows, many, rows.slice(0, 1), rows.slice(0, 0)):
@@ -39,7 +39,7 @@ class Rows:
     def test_equal_rows_have_equal_values(
         self, rows: pa.RecordBatch, called: CalledFunction, registration: FunctionRegistration
     ) -> None:
-        """A function returns the same values again, also after it was loaded again."""
+        """A function returns the same values when it is called again, even after it was reloaded."""
         first = called.values(rows.columns)
         assert first == called.values(rows.columns), "the function returned different values when it was called again"
         twice = pa.Table.from_batches([rows, rows]).combine_chunks().to_batches()[0]
@@ -48,7 +48,7 @@ class Rows:
         assert failures == first[1] | {index + len(rows): why for index, why in first[1].items()}
 
     def test_rows_do_not_depend_on_each_other(self, rows: pa.RecordBatch, called: CalledFunction) -> None:
-        """A row has the same value, whatever rows are beside it: after a restart, batches have other rows."""
+        """A row has the same value whatever other rows are in its batch: after a restart, batches differ."""
         values, failures = called.values(rows.columns)
         for index in range(len(rows)):
             alone, failed = called.values(rows.slice(index, 1).columns)

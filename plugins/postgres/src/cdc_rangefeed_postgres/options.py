@@ -28,7 +28,7 @@ class PostgresOptions:
     )
     scan_round: Duration = option(
         Duration(60.0),
-        doc="How long each round of the initial scan uses one snapshot. The server retains the log and old row"
+        doc="How long each round of the initial scan reads from its snapshot. The server retains the log and old row"
         " versions for only a little longer than this, however large the tables are.",
     )
     scan_chunk_size: ByteSize = option(

@@ -20,8 +20,8 @@ class KafkaOptions:
     topic_prefix: str = option("", doc="Prefix of topic names that are derived from table names.")
     create_kafka_topics: Literal["explicit", "auto", "off"] = option(
         "explicit",
-        doc="Who creates missing topics. `explicit`: the changefeed, before its first row. `auto`: the broker, on the"
-        " first message, if its settings allow that. `off`: nobody; a missing topic is an error at startup.",
+        doc="What creates missing topics. `explicit`: the changefeed, before its first row. `auto`: the broker, on the"
+        " first message, if its settings allow that. `off`: nothing; a missing topic is an error at startup.",
     )
     topic_partitions: int = option(
         -1, doc="Number of partitions of the topics that the changefeed creates; -1 means the broker's default."

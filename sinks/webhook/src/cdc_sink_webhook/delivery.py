@@ -122,7 +122,7 @@ class Delivery:
                 about_row = answer.status == _HEADERS_TOO_LARGE and request.header_bytes > LARGE_HEADERS
                 if answer.meaning in (Meaning.DELIVERED, Meaning.REFUSED) or about_row:
                     return answer
-                failure = f"answer {answer}"
+                failure = f"response {answer}"
             asked_s = 0.0 if answer is None else answer.retry_after_s or 0.0
             last, too_long = retries == self._max_retries, asked_s > _MAX_WAIT_S
             if answer is not None and answer.meaning is Meaning.CONFLICT and last and not too_long:

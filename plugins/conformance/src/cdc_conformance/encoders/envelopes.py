@@ -38,8 +38,8 @@ class Envelopes:
         """A deleted row has its key and no row after the change.
 
         In `row` and `key_only`, its message is a tombstone: it has no value. In `wrapped`, it has a value, which files
-        need. In `bare`, it may be the key and nulls. Look at batches that contain only deletes, and at rows after a
-        delete.
+        need. In `bare`, the value may be the key and nulls. Look at batches that contain only deletes, and at rows
+        after a delete.
         """
         orders = [Change({"id": n, "note": "x"}, op=Op.DELETE if n % 3 else Op.INSERT) for n in range(7)]
         for changes in (orders, orders[1:3]):
@@ -146,7 +146,7 @@ class Resolved:
     def test_a_resolved_mark_has_the_exact_timestamp(self, rig: EncoderRig, topic: str) -> None:
         """A mark is read with its exact timestamp, including nanoseconds and logical counter.
 
-        A later timestamp would claim that rows were delivered that are still to come.
+        A later timestamp would claim delivery of rows that have not arrived yet.
         """
         for form in rig.some():
             for time in _MARKS:

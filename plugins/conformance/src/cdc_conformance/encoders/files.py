@@ -62,7 +62,7 @@ class Files:
     def test_a_truncated_file_is_detected(self, rig: EncoderRig, file_forms: list[Form], topic: str) -> None:
         """The decoder raises ValueError for a file without its last byte, and never returns a row that was not written.
 
-        A file that ends at the end of a block or line may be read as the rows before it.
+        A file that is cut at the end of a block or line could be read as a complete, shorter file.
         """
         batch = _few(0)
         for form in file_forms:
@@ -79,7 +79,7 @@ class Files:
     def test_open_files_do_not_mix(self, rig: EncoderRig, file_forms: list[Form], topic: str) -> None:
         """An encoder may have several open bodies, of several tables and topics. Each contains only its own rows.
 
-        With `topic_in_value`, the topic is that of the body.
+        With `topic_in_value`, rows have the topic of their body.
         """
         others = table("others", {"id": INT8, "other": TEXT})
         second = rows(others, [Change({"id": n, "other": f"other {n}"}) for n in range(4)])

@@ -26,8 +26,8 @@ class Keys:
     def test_equal_keys_have_equal_bytes(self, rig: EncoderRig, topic: str) -> None:
         """All changes of a key have the same key bytes, in every operation and batch, and with any values.
 
-        Otherwise they go to different partitions and arrive in any order, and a delete removes nothing from a compacted
-        topic. Look for values, times or null bits of the row that affect the key.
+        Otherwise, changes of a key go to different partitions and arrive in any order, and a delete removes nothing
+        from a compacted topic. Look for values, times or null bits of the row that affect the key.
         """
         schema = table("orders", {"id": INT8, "note": TEXT, "city": TEXT}, primary_key=("city", "id"))
         key = {"city": "é", "id": 7}
@@ -43,7 +43,7 @@ class Keys:
     def test_different_keys_have_different_bytes(self, rig: EncoderRig, samples: Sequence[Sample], topic: str) -> None:
         """Two keys never have the same bytes, for every kind of column and for several columns.
 
-        Otherwise one row replaces another in a compacted topic. Look for a separator that values may contain, and for
+        Otherwise, one row replaces another in a compacted topic. Look for a separator that values may contain, and for
         values that are truncated or rounded.
         """
         for form in rig.some(output="messages")[:1]:
@@ -73,9 +73,9 @@ class Keys:
     def test_the_column_that_key_column_names_is_the_key(self, rig: EncoderRig, topic: str) -> None:
         """With the option key_column, the key of messages is the value of that column, which may be null.
 
-        Equal values have equal bytes, whatever the primary key is, and the null of a deleted row is that of any other
-        row. What `key_in_value` adds is the primary key nevertheless. Take the keys of messages from `keyed`, and
-        everything else from the rows themselves.
+        Equal values have equal bytes, whatever the primary key is, and a null is encoded the same for deleted rows as
+        for others. `key_in_value` still adds the primary key. Take the keys of messages from `keyed`, and everything
+        else from the rows themselves.
         """
         schema = table("orders", {"id": INT8, "city": TEXT})
         cities = ["Rome", "Oslo", "Rome", None]
@@ -94,8 +94,8 @@ class Keys:
     def test_keys_do_not_depend_on_other_columns(self, rig: EncoderRig, topic: str) -> None:
         """A key has the same bytes before and after other columns are added, dropped, widened or renamed.
 
-        Its changes therefore stay in one partition. Look for a schema version or id that covers more than the key
-        columns.
+        The changes of a key therefore stay in one partition. Look for a schema version or id that covers more than the
+        key columns.
         """
         versions = [
             table("orders", {"id": INT8, **others}, version=version)

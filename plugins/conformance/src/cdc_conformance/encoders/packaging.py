@@ -100,7 +100,7 @@ class Packaging:
     def test_options_are_documented(self, rig: EncoderRig) -> None:
         """Options are a frozen dataclass. Each has a `doc` of full sentences and a name that is an identifier.
 
-        The option tables of the documentation are generated from it.
+        The documentation's option tables are generated from `doc`.
         """
         cls = _options_class(rig)
         assert dataclasses.is_dataclass(cls), f"{cls.__name__} must be a dataclass"

@@ -93,7 +93,7 @@ class Values:
     def test_an_unknown_value_is_not_null(self, rig: EncoderRig, topic: str) -> None:
         """A message lacks the columns in `unavailable` of its row, and names them; or `encode` raises EncodeError.
 
-        The source does not know these values, and a null in their place would be a wrong one. Use `unavailable_sets` or
+        The source does not know these values, and a null in their place would be wrong. Use `unavailable_sets` or
         `refuse_unavailable`. Look at rows without such columns in the same batch, and at slices.
         """
         schema = table("orders", {"id": INT8, "note": TEXT, "size": INT8})

@@ -102,7 +102,7 @@ class History(RangefeedSuite):
         """After steps are read, saved and released, an attempt from an older token no longer gets their rows.
 
         A source that keeps history forever fills its disk. If this fails, look at a `release` that does nothing, or
-        that names another slot, stream or consumer than the one that was created.
+        that names a different slot, stream or consumer from the one that was created.
         """
         error, gone = _from_an_old_token(workload, open_feed, forget)
         if error is None:
@@ -144,7 +144,7 @@ class History(RangefeedSuite):
     def test_a_cursor_yields_the_changes_after_it(
         self, workload: Workload, cursor: Cursor, make_changefeed: MakeChangefeed, open_feed: OpenFeed, first_table: str
     ) -> None:
-        """A feed that starts at a cursor yields every commit after it, in order, and no scan unless it is wanted.
+        """A feed that starts at a cursor yields every later commit, in order, and no scan unless one is requested.
 
         If the cursor is a timestamp, earlier changes are left out by the engine.
         """
@@ -169,7 +169,7 @@ class History(RangefeedSuite):
     ) -> None:
         """A feed whose source has forgotten changes after the cursor does not start: `start` raises ConfigError.
 
-        A source that has forgotten nothing starts, and yields all of them.
+        A source that has discarded nothing starts, and yields all of them.
         """
         workload.fill(workload.tables[0], 5)
         options = cursor()

@@ -45,7 +45,7 @@ class Startup(RangefeedSuite):
     def test_check_changes_nothing(self, workload: Workload, open_feed: OpenFeed, created: Created) -> None:
         """`check` accepts a source that is set up correctly, and leaves it unchanged.
 
-        Users run `cdc check` to look, not to change anything.
+        Users run `cdc check` to find problems, not to change anything.
         """
         workload.fill(workload.tables[0], 3)
         rows, before = dict(workload.writer.rows(workload.tables[0])), created()
@@ -60,7 +60,7 @@ class Startup(RangefeedSuite):
     ) -> None:
         """For a table that does not exist, `check` raises a ConfigError of one sentence with the table's name.
 
-        A stack trace does not show which of forty tables was misspelt.
+        A stack trace does not show which of forty tables was misspelled.
         """
         rangefeed = Parts(make_changefeed(workload.tables[0], missing_table)).open_rangefeed()
         with closing(rangefeed), pytest.raises(ConfigError) as raised:
@@ -83,7 +83,7 @@ class Startup(RangefeedSuite):
     def test_schemas_describe_the_tables(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`schemas` returns each watched table once, with its columns in order, their types, and the primary key.
 
-        Topics, encoders and sinks are prepared from it before the first row.
+        Topics, encoders and sinks are prepared from the schemas before the first row.
         """
         feed = open_feed()
         feed.rangefeed.check()
@@ -101,7 +101,7 @@ class Startup(RangefeedSuite):
     def test_options_are_documented(self, registration: RangefeedRegistration) -> None:
         """The documentation of every option is at least one sentence.
 
-        It appears in the README's table, in `cdc plugins` and in errors for wrong values.
+        The text appears in the README's table, in `cdc options` and in errors for wrong values.
         """
         options = load_class(registration.options, owner=f"rangefeed '{registration.name}'")
         for option in describe(options):
@@ -235,7 +235,7 @@ class Closing(RangefeedSuite):
     ) -> None:
         """With `temporary` in the context, the source is as before when the parts are closed, and no row is missing.
 
-        `cdc watch` and `cdc preview` only look. What they leave behind would never be dropped.
+        `cdc watch` and `cdc preview` only read. Anything that they left behind would never be dropped.
         """
         if not registration.temporary:
             does_not_apply("the registration does not say `temporary`")

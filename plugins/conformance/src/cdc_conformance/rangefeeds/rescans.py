@@ -52,7 +52,7 @@ class Rescans(RangefeedSuite):
     ) -> None:
         """With the predicate `id < 4`, only the rows with these keys arrive again.
 
-        Who repairs a part of a large table does not want all of it.
+        Users who repair part of a large table do not want to read all of it.
         """
         workload.fill(first_table, 10)
         feed = open_feed(first_table).scan()
@@ -66,7 +66,7 @@ class Rescans(RangefeedSuite):
     def test_no_mark_is_resolved_before_a_rescan_is_complete(self, workload: Workload, open_feed: OpenFeed) -> None:
         """From the step that holds a rescan on, nothing is resolved until its last row has arrived.
 
-        Consumers take the first resolved timestamp above the beginning of a rescan for its end.
+        For consumers, the first resolved timestamp above the beginning of a rescan marks its end.
         """
         table = workload.tables[0]
         workload.fill(table, 12)
@@ -94,7 +94,7 @@ class Moves(RangefeedSuite):
     ) -> None:
         """After a move to `now`, no earlier commit arrives, every later one does, and marks continue.
 
-        People move a changefeed because of rows that must not arrive, and rely on all others.
+        Users move a changefeed to skip rows that must not arrive, and rely on receiving all others.
         """
         workload.fill(first_table, 5)
         feed = open_feed(first_table).scan()

@@ -115,7 +115,7 @@ class Restarts(RangefeedSuite):
     def test_nothing_is_created_before_the_intent_is_saved(self, open_feed: OpenFeed, created: Created) -> None:
         """If the intent cannot be saved, `start` has created nothing on the source.
 
-        Otherwise nobody can clean up: a forgotten replication slot fills the disk of the database.
+        Otherwise, nothing can clean up: a forgotten replication slot fills the disk of the database.
         """
         before = created()
         feed = open_feed()

@@ -21,7 +21,7 @@ class RowContents(RangefeedSuite):
     def test_before_is_the_previous_committed_version(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`before` is the row before the transaction, null if there was none.
 
-        It is not the result of an earlier statement in the same transaction, which nobody ever saw. A consumer that
+        It is not the result of an earlier statement in the same transaction, which was never visible. A consumer that
         keeps sums subtracts `before` and adds `after`.
         """
         feed = open_feed(start=True)
@@ -88,7 +88,7 @@ class RowContents(RangefeedSuite):
     def test_keys_match_their_rows(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """`key` holds the row's own key columns. Neither `key` nor one of its fields is null.
 
-        Sinks choose the partition by it, and consumers the row that they replace.
+        Sinks choose the partition by the key, and consumers choose the row that they replace.
         """
         workload.fill(first_table, 5)
         feed = open_feed().scan()
@@ -151,7 +151,7 @@ class RowContents(RangefeedSuite):
     def test_mvcc_of_scanned_rows_is_their_commit_time(self, workload: Workload, open_feed: OpenFeed) -> None:
         """A scanned row's `mvcc` is the time of the commit that wrote it, not of the scan.
 
-        Nothing else tells consumers how old the row is.
+        Consumers have no other way to know how old the row is.
         """
         table = workload.tables[0]
         feed = open_feed()

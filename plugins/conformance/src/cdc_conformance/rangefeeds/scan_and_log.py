@@ -73,7 +73,7 @@ class InitialScan(RangefeedSuite):
     def test_scan_progress_rises_until_the_scan_is_complete(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`scan_progress` counts up to its total and never beyond, and is None once the scan is complete.
 
-        It depends on the token alone and needs no connection: `cdc status` calls it.
+        It depends only on the token and needs no connection, because the status calls it often.
         """
         table = workload.tables[0]
         for first in range(1, 101, 20):

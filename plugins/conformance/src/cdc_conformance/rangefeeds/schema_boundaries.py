@@ -27,8 +27,8 @@ class SchemaBoundaries(RangefeedSuite):
     ) -> None:
         """At every resolved mark, the rows that arrived are those that the table held at some moment, column by column.
 
-        A column with a default gives every row another value without a change of the row. A mark that passes such a
-        change before all rows have followed makes consumers trust a state that never was.
+        A column with a default gives every row another value, but no change of the row is logged. If a mark passes such
+        a change before all rows have followed, consumers trust a state that never existed.
         """
         workload.fill(first_table, 12)
         feed = open_feed(first_table, rows=4).scan()
@@ -207,7 +207,7 @@ class SchemaBoundaries(RangefeedSuite):
     def test_policy_nobackfill_yields_no_rows_for_the_change(self, workload: Workload, open_feed: OpenFeed) -> None:
         """With `schema_change_policy = "nobackfill"`, only the versions that were committed arrive.
 
-        Who knows the default of a new column needs no second copy of a large table.
+        Users who know the default of a new column do not need a second copy of a large table.
         """
         table = workload.tables[0]
         workload.fill(table, 5)
@@ -226,7 +226,7 @@ class SchemaBoundaries(RangefeedSuite):
     ) -> None:
         """A new column that is null in every row causes a backfill only if `schema_change_events` says so.
 
-        The values are "default" and "column_changes". A new column with a default causes one in any case.
+        The values are "default" and "column_changes". A new column with a default causes a backfill in any case.
         """
         workload.fill(first_table, 5)
         feeds = {

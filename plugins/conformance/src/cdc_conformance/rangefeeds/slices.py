@@ -112,8 +112,8 @@ class Slices(RangefeedSuite):
     def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """Another reader, after more commits, yields the same rows of a slice in the same order, and the same marks.
 
-        After a failure a step is repeated, and must match what consumers have of it already. A slice ends where its
-        step ends, whatever was written since.
+        After a failure, a step is repeated, and must match what consumers already have. A slice ends where its step
+        ends, whatever was written since.
         """
         workload.fill(first_table, 10)
         feed = open_feed(start=True)

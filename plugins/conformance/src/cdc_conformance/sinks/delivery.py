@@ -30,7 +30,8 @@ class Delivery:
     def test_flush_counts_bytes(self, rig: SinkRig) -> None:
         """`Flushed.bytes` is the size of what was sent since the previous flush: more for more rows, 0 for none.
 
-        Throughput is computed from it. Count what is sent, after compression, and start at 0 after each `flush`.
+        Throughput is computed from this number. Count what is sent, after compression, and start at 0 after each
+        `flush`.
         """
         sink = rig.open_sink()
         many = versions(range(2000))
@@ -99,8 +100,8 @@ class Delivery:
     def test_parallel_sinks_do_not_interfere(self, readable: SinkRig) -> None:
         """Two sinks of an attempt write two slices of a step at the same time, and all rows of both arrive.
 
-        Executors do so all the time, in one process or in several. Rows get lost by names that two slices share, by
-        offsets that are kept from `begin`, by truncated files, and by buffers of the class or the module.
+        Executors do this all the time, in one process or in several. Rows get lost if two slices share a name, if
+        offsets are kept from `begin`, if files are truncated, or if buffers belong to the class or the module.
         """
         batches = versions(range(6)), versions(range(6, 12))
         first, second = readable.open_sink(), readable.open_sink()
@@ -134,7 +135,7 @@ class Flushes:
     def test_several_flushes_of_a_slice_overwrite_nothing(self, readable: SinkRig) -> None:
         """What one flush of a slice made durable stays there after the next one, ahead of what the next one adds.
 
-        The first flush uses up a name that is made of the slice alone. Count the flushes, and start again in `begin`.
+        The first flush uses up a name that is built only from the slice. Count the flushes, and start again in `begin`.
         """
         batches = [versions(range(6), at=100 * number) for number in range(3)]
         with readable.closing(readable.open_sink()) as sink:
@@ -221,7 +222,7 @@ class Crashes:
     def test_a_flushed_but_unreported_slice_can_be_repeated(self, readable: SinkRig) -> None:
         """A process dies after `flush` and before its report. The next attempt repeats this slice and no other.
 
-        `planned_by` then is the epoch of the earlier attempt. Earlier slices stay unchanged, the repeated slice is
+        `planned_by` is then the epoch of the earlier attempt. Earlier slices stay unchanged, the repeated slice is
         complete, later slices follow, and no version of a key arrives for the first time after a newer one.
         """
         reported, unreported, later = (versions(range(6), at=100 * step) for step in range(3))
@@ -234,8 +235,8 @@ class Crashes:
     def test_an_unfinished_slice_can_be_repeated(self, readable: SinkRig) -> None:
         """A sink is closed in the middle of a slice, without `flush`, and a later attempt repeats the slice.
 
-        What became visible of the unfinished slice must be its beginning, so that the repetition keeps the order.
-        `close` promises no delivery: a `close` that still sends some of its rows may send the newest alone.
+        The visible part of the unfinished slice must be its beginning, so that the repetition keeps the order. `close`
+        promises no delivery: if `close` still sends some of the rows, it may send only the newest.
         """
         batches = [versions(range(6), at=100 * number) for number in range(3)]
         with readable.closing(readable.open_sink()) as sink:
@@ -248,7 +249,7 @@ class Crashes:
     def test_a_dead_process_blocks_nothing(self, readable: SinkRig) -> None:
         """A process dies in the middle of a slice, before `flush`, and a later attempt repeats the slice at once.
 
-        Locks, leases and incomplete files of a dead process must not stop the next one, nor mix with its rows.
+        Locks, leases and incomplete files of a dead process must neither stop the next one nor mix with its rows.
         """
         batches = [versions(range(6)), versions(range(6), at=100)]
         readable.crash_after(*readable.calls(*batches))

@@ -204,7 +204,7 @@ class ExactlyOnce:
         """A consumer that reads from mark to mark has every row once in the end.
 
         A file may hold rows above the mark that covers it: they belong to the next part. List a file by the times of
-        its rows, not by its mark alone.
+        its rows, not only by its mark.
         """
         batches = [versions(range(6), at=100 * step) for step in range(3)]
         marks = [_at(2), _at(104), _at(250)]

@@ -37,7 +37,7 @@ class Failures:
     def test_a_new_sink_delivers_after_an_outage(self, readable: SinkRig, disturbance: Any) -> None:
         """A slice fails, the destination is available again, and a new sink delivers the slice, complete and in order.
 
-        Nothing but the failed sink may remember the failure: no pool, no circuit breaker, no lock.
+        Only the failed sink may remember the failure: not a pool, a circuit breaker or a lock.
         """
         batches = [versions(range(6)), versions(range(6), at=100)]
         with disturbance.broken():
@@ -54,7 +54,7 @@ class Failures:
         """The destination restarts between two slices of an open sink, and no row is lost.
 
         The sink either delivers the second slice through a new connection, or raises a RetryableError and a new sink
-        delivers it. A stale connection or file must not swallow it.
+        delivers it. A stale connection or file must not swallow the slice.
         """
         first, second = versions(range(6)), versions(range(6), at=100)
         sink = readable.open_sink()

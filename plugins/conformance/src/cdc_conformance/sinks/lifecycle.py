@@ -59,8 +59,8 @@ class Lifecycle:
     def test_another_sink_of_the_attempt_can_repeat_a_slice(self, readable: SinkRig) -> None:
         """When a task fails, the same attempt starts it again: a new sink gets the same slice with the same numbers.
 
-        Only `task_attempt` is greater. A name that already exists is not an error, and the repeated slice must not be
-        skipped as known, because the first try may have ended early.
+        Only `task_attempt` is greater. A name that already exists is not an error. Do not skip the repeated slice as
+        already written, because the first try may have ended early.
         """
         first, second = versions(range(4)), versions(range(4), at=100)
         with readable.closing(readable.open_sink()) as sink:
@@ -191,8 +191,8 @@ class Destination:
     def test_check_changes_nothing(self, fresh_readable: SinkRig) -> None:
         """`check` leaves the destination unchanged and writes nothing there, not even for a moment.
 
-        People run `cdc check` to look. Ask the destination for permissions instead of testing them with a write. Where
-        that is not possible, let the first write fail.
+        Users run `cdc check` to find problems. Ask the destination for permissions instead of testing them with a
+        write. If this is not possible, let the first write fail.
         """
         fresh_readable.watch(ORDERS)
         before = _state(fresh_readable)

@@ -110,7 +110,7 @@ class Refusals:
     def test_a_bad_row_is_reported_as_refused(self, rig: SinkRig, poison: Poison) -> None:
         """A row that the destination never accepts is listed in `Flushed.refused`, or RefusedRowsError is raised.
 
-        With these the engine finds the row. With a RetryableError it would try the row forever, with a
+        With either of these, the engine finds the row. With a RetryableError it would try the row forever, with a
         TerminalSinkError the changefeed would end without naming it, and without an error the row would be lost.
         """
         _, outcome = _tried(rig, poison, poison.batch([1, _ONE, 2]))
@@ -129,7 +129,7 @@ class Refusals:
     def test_rows_beside_refused_ones_are_durable(self, readable: SinkRig, poison: Poison) -> None:
         """When `flush` returns a list of refused rows, all other rows are durable: the engine does not emit them again.
 
-        After a RefusedRowsError they are durable when they were emitted and flushed again without the bad ones.
+        After a RefusedRowsError, they are durable once they have been emitted and flushed again without the bad ones.
         """
         sink, batch = readable.open_sink(), poison.batch([0, _ONE, 2, 3, _OTHER, 5])
         readable.begin(sink, batch)
@@ -164,7 +164,7 @@ class Refusals:
     def test_refusing_all_rows_together_forgets_them(self, rig: SinkRig, poison: Poison) -> None:
         """After a RefusedRowsError nothing that was emitted since the last flush is kept, counted or sent later.
 
-        The engine emits the rows again, in smaller parts. A sink that still holds the bad row refuses every part.
+        The engine emits the rows again, in smaller parts. A sink that still holds the bad row would refuse every part.
         """
         sink, batch = rig.open_sink(), poison.batch([1, 2, _ONE, 3])
         rig.begin(sink, batch)

@@ -48,7 +48,7 @@ class Unencodable:
     def test_emit_takes_nothing_of_a_batch_that_cannot_be_encoded(self, readable: SinkRig) -> None:
         """An `emit` that raises EncodeError adds nothing: when its other rows are emitted again, they are there once.
 
-        And they are counted once. Encode the whole batch before any of it is counted, queued or written.
+        They are also counted once. Encode the whole batch before any of it is counted, queued or written.
         """
         batch = versions([1, 2, REFUSED, 3])
         parts = batch.slice(0, 2), batch.slice(3)
@@ -103,7 +103,7 @@ class Unencodable:
         """A dead letter that is replayed arrives, after newer versions of its key and after their mark.
 
         Its `updated` is below the `lower` of the slice; this is the one exception. The user who replays rows knows that
-        they are old. A sink that skips rows which are older than what it has makes a repair impossible.
+        they are old. A sink that skips rows older than those it has makes a repair impossible.
         """
         readable.write(versions(range(4), at=100))
         mark = Timestamp(AT.wall + 200)

@@ -31,8 +31,8 @@ class Values:
     def test_every_value_arrives_unchanged(self, readable: SinkRig) -> None:
         """Rows with a column of every kind are emitted and flushed, and a consumer gets every value unchanged.
 
-        A sink passes on the encoder's bytes. When this fails, look for a conversion to text and back, for separators
-        that values may contain, and for columns at the destination that are too narrow.
+        A sink passes on the encoder's bytes. If this fails, look for a conversion to text and back, for separators that
+        values may contain, and for columns at the destination that are too narrow.
         """
         batch = rows(
             _KINDS,
@@ -77,7 +77,7 @@ class Values:
     def test_scanned_and_updated_rows_arrive(self, readable: SinkRig) -> None:
         """Rows of the initial scan and updated rows arrive like inserted ones: only the encoder looks at the operation.
 
-        Look for a table of operations that lacks one.
+        Look for a mapping of operations that lacks one.
         """
         changes = [Change({"id": number, "note": op.name}, op=op) for number, op in enumerate((Op.SCAN, Op.UPDATE))]
         _assert_unchanged(readable, rows(ORDERS, changes))
@@ -86,8 +86,8 @@ class Values:
     def test_tombstones_arrive(self, readable: SinkRig) -> None:
         """In an envelope without a place for deletions, a deleted row is a key with the value None, and it arrives.
 
-        Compaction and consumers delete by it. None is not empty: look for `if value`, and for a value that replaces
-        None.
+        Compaction and consumers delete rows because of it. None is not an empty value: look for `if value`, and for a
+        value that replaces None.
         """
         # Wrong options must fail here, not make the promise inapplicable.
         Parts(readable.feed()).open_encoder().check([])
