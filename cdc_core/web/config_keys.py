@@ -91,7 +91,7 @@ COMMON = tuple(
 _OF_SINKS = "set the property as an option of the sink"
 _INSTEAD: Mapping[str, str] = {
     "admin.override": _OF_SINKS,
-    "config.action.reload": "remove it: each run resolves references anew",
+    "config.action.reload": "remove it: each run resolves its references again",
     "errors": "set 'on_error'",
     "exactly.once.support": "remove it: delivery is at least once",
     "header.converter": "remove it",
