@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Self
@@ -56,7 +56,9 @@ class HistoryMeter:
     def tick(self) -> list[threading.Thread]:
         """Begin to measure what is due, and return the threads that do. Raises: CdcError as the store does."""
         due: dict[Sequence[str], list[Report]] = {}
-        for report in reports(self._store):
+        found = reports(self._store)
+        self._forget_all_but({report.known.name for report in found})
+        for report in found:
             if self._is_due(report):
                 due.setdefault(tuple(report.known.sources), []).append(report)
         begun = []
@@ -80,6 +82,13 @@ class HistoryMeter:
                     self.tick()
                 except Exception as error:  # of the store, mostly: whoever needs it says so
                     log.debug("cannot measure the history that sources retain: %s", error)
+
+    def _forget_all_but(self, names: Collection[str]) -> None:
+        """Forget changefeeds that are gone: each run of a schedule has a name of its own."""
+        for of_names in (self._complaints, self._notices, self._again_at):
+            for gone in of_names.keys() - names:
+                of_names.pop(gone, None)
+        self._threads = {sources: begun for sources, begun in self._threads.items() if begun[0].is_alive()}
 
     def _is_due(self, report: Report) -> bool:
         """Return whether the source may hold history for the changefeed of *report* that was not measured lately."""

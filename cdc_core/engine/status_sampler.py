@@ -21,6 +21,8 @@ from cdc_core.telemetry.tally import Tally
 
 _WINDOW_S = 10.0
 """Rates and shares cover about this long, or two steps if these are further apart."""
+_MAX_SAMPLES = 100
+"""About so many of them are kept, however long that is."""
 _STUCK_S = 3.0
 """Report a task that has been in one stage for longer than this."""
 _QUIET_S = 3.0
@@ -140,7 +142,10 @@ class StatusSampler:
                 self._quiet_since, self._empty_step = now, False
             elif sample.steps != before.steps:
                 self._empty_step = True
-        self._samples = [each for each in self._samples if now - each.moment <= self._window_s] + [sample]
+        kept = [each for each in self._samples if now - each.moment <= self._window_s]
+        if len(kept) > 1 and kept[-1].moment - kept[-2].moment < self._window_s / _MAX_SAMPLES:
+            kept.pop()
+        self._samples = [*kept, sample]
 
     def _look_for_silence(self, tasks: Sequence[Activity]) -> None:
         """The source answers when a step is saved or rows arrive; until then a new attempt proves nothing."""

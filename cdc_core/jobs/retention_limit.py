@@ -48,6 +48,7 @@ class RetentionLimit:
         if now < self._poll_at:
             return []
         self._poll_at = now + POLL_INTERVAL_S
+        self._warned = {name: at for name, at in self._warned.items() if now - at < WARN_EVERY_S}
         known = {changefeed.name: changefeed for changefeed in self._store.changefeeds.all()}
         canceled = []
         for job in self._store.claims.overview().jobs:
@@ -89,7 +90,7 @@ class RetentionLimit:
         return max((event.at for event in self._store.jobs.events(job.name)), default=job.created)
 
     def _warn(self, name: str, now: float, what: str, remedy: str) -> None:
-        if now - self._warned.get(name, -WARN_EVERY_S) >= WARN_EVERY_S:
+        if name not in self._warned:
             self._warned[name] = now
             log.warning("job '%s' %s: %s", name, what, remedy, extra={"changefeed": name})
 

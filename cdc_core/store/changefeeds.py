@@ -20,7 +20,15 @@ from cdc_core.store.job_tables import JOB_EVENTS, JOBS
 from cdc_core.store.job_values import moment
 from cdc_core.store.marks import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.values import ChangefeedRecord, Pause, changefeed_record, dump, now_text, timestamp_of
+from cdc_core.store.values import (
+    RECORD_COLUMNS,
+    ChangefeedRecord,
+    Pause,
+    changefeed_record,
+    dump,
+    now_text,
+    timestamp_of,
+)
 from cdc_core.store.verbs import require_run
 from cdc_core.timestamp import Timestamp
 
@@ -32,7 +40,7 @@ _PAUSED_AT = sa.select(sa.func.max(JOB_EVENTS.c.at)).where(
 _IS_PAUSED = JOBS.c.state.in_(("pause-requested", "paused")) & JOBS.c.paused_for.is_distinct_from("restart")
 """Of what `cdc run` runs: it is paused, or is to be. One that was resumed before it paused is not, or no longer."""
 _SELECT = sa.select(
-    CHANGEFEEDS,
+    *(CHANGEFEEDS.c[name] for name in RECORD_COLUMNS),
     JOBS.c.state.label("pause_state"),
     JOBS.c.reason.label("why"),
     _PAUSED_AT.scalar_subquery().label("paused_at"),
@@ -117,7 +125,7 @@ def _registered(
     return found
 
 
-def _record(row: sa.Row[Any]) -> ChangefeedRecord:
+def _record(row: Any) -> ChangefeedRecord:
     known, since = changefeed_record(row), moment(row.paused_at)
     if since is None:
         return known

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from cdc_core.store.database import Aggregate
 from cdc_core.store.liveness import lag_s
 from cdc_core.store.tables import CHANGEFEEDS, MOMENTS
-from cdc_core.store.values import changefeed_record, dump
+from cdc_core.store.values import RECORD_COLUMNS, changefeed_record, dump
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import STAGES
 from cdc_core.telemetry.tally import RETAINED, Tally
@@ -70,7 +70,8 @@ class Moments(Aggregate):
 def keep_moment(connection: sa.Connection, name: str, *, state: str) -> None:
     """Keep what changefeed *name* has counted by now, in place of what it kept within this minute or a day ago."""
     now = datetime.now(UTC)
-    row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+    columns = [CHANGEFEEDS.c[each] for each in RECORD_COLUMNS]
+    row = connection.execute(sa.select(*columns).where(CHANGEFEEDS.c.name == name)).one()
     known, at = changefeed_record(row), now.timestamp()
     moment = Moment.of(
         Tally({} if row.counters is None else json.loads(row.counters)),

@@ -150,6 +150,10 @@ class RescanRecord:
     began: Timestamp | None
 
 
+RECORD_COLUMNS = ("name", "feed_id", "epoch", "definition", "frontier", "counters", "saved_at", "created_at")
+"""What `changefeed_record` needs of a row. Tokens and plans, which grow with the tables, are not among it."""
+
+
 def changefeed_record(row: Any) -> ChangefeedRecord:
     """Return a row of the changefeeds' table as a value, without its pause."""
     definition, frontier = json.loads(row.definition), frontier_of(row.frontier)

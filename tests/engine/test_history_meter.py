@@ -10,7 +10,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
-from cdc_testing.stored import DEFINITION, node, progress
+from cdc_testing.stored import DEFINITION, dropped, node, progress
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -151,6 +151,9 @@ def test_what_cannot_be_measured_keeps_its_value_and_its_age(
     assert (after.gauges, after.known.measured_at) == (before.gauges, before.known.measured_at)
     why = "cannot measure what its source retains: no route to one"
     assert warnings(caplog) == [f"changefeed 'orders': {why}"], "once"
+    dropped(store)
+    measure(found)
+    assert not found._complaints, "nothing stays of a changefeed that is gone"
 
 
 def test_another_process_has_its_turn_after_one_that_cannot_measure(store: ProgressStore) -> None:

@@ -207,6 +207,15 @@ def test_steps_that_are_far_apart_are_what_changes_may_wait_for(tmp_path: Path, 
     assert watched.sample(after_s=10)["waiting_on"] == "changes (a step every 30s: min_checkpoint_frequency)"
 
 
+def test_what_is_kept_does_not_grow_with_the_time_between_steps(tmp_path: Path, clock: Clock) -> None:
+    watched = Watched(tmp_path / "3", clock, frequency_s=300.0)
+    for _ in range(3):
+        watched.step(rows=600)
+        found = watched.sample(after_s=290)
+    assert found["rows_per_s"] == pytest.approx(2.0, rel=0.05)
+    assert len(watched.watch._samples) <= 110
+
+
 def test_a_scan_or_a_long_step_is_no_waiting_for_changes(watched: Watched) -> None:
     assert watched.sample(after_s=5, scan=ScanProgress(done=1, total=2, unit="chunks"))["waiting_on"] is None
     with watched.channel.at_stages(SLICE, first=SINK):
