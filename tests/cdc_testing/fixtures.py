@@ -1,9 +1,10 @@
-"""Real servers for tests."""
+"""Real servers for tests, and what belongs to them."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -85,6 +86,13 @@ def sql(database: str) -> Iterator[psycopg.Connection]:
     """A connection to the test's own database in autocommit mode."""
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address of this host at which something listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -30,6 +31,12 @@ class Lender(Protocol):
     """What runs in this process are on: `KeptSpark`, or `KeptThreads`."""
 
     def lent(self) -> AbstractContextManager[None]: ...
+
+
+def at_once(work: Callable[[], T], *, times: int = 4) -> list[T]:
+    """Return what *work* returns in so many threads that begin together."""
+    with ThreadPoolExecutor(times) as threads:
+        return list(threads.map(lambda _: work(), range(times)))
 
 
 def eventually(what: str, condition: Callable[[], T], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -45,14 +44,11 @@ def test_metrics_of_the_changefeeds_of_a_run_are_served_while_it_lasts(
 
 
 def test_a_port_that_is_taken_ends_the_command_before_anything_runs(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+    file: Path, engine: Callable[[Run], None], taken: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[Any] = []
     engine(lambda feed, **_: ran.append(feed))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        assert main(["run", str(file), "--metrics", f"127.0.0.1:{taken.getsockname()[1]}"]) == 2
+    assert main(["run", str(file), "--metrics", taken]) == 2
     assert "cannot listen there: Address already in use" in capsys.readouterr().err
     assert ran == []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -113,13 +112,9 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, cdc: Cdc, options: li
     assert (len(said), said[0].startswith(why)) == (1, True), said
 
 
-def test_a_port_that_is_taken_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert main(["serve", "--store", store_url(tmp_path), "--listen", where]) == 2
-    assert f"--listen {where}: this process cannot listen there: Address already in use" in capsys.readouterr().err
+def test_a_port_that_is_taken_ends_the_command(tmp_path: Path, taken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--store", store_url(tmp_path), "--listen", taken]) == 2
+    assert f"--listen {taken}: this process cannot listen there: Address already in use" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["serve"], ["token", "ann", "--role", "view"]], ids=["serve", "token"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.runs import eventually
+from cdc_testing.runs import at_once, eventually
 from cdc_testing.stored import DEFINITION, dropped, progress
 from cdc_testing.strangers import NOBODY
 from cdc_testing.tcp_proxy import TcpProxy
@@ -104,21 +104,11 @@ def test_processes_never_get_the_same_epoch(store: ProgressStore) -> None:
 
 
 def test_threads_that_open_an_empty_store_at_once_agree_on_one_identity(tmp_path: Path) -> None:
-    url = store_url(tmp_path)
-    found: list[str] = []
+    def register() -> str:
+        with closing(ProgressStore(store_url(tmp_path))) as store:
+            return store.changefeeds.register("orders", DEFINITION).feed_id
 
-    def register() -> None:
-        store = ProgressStore(url)
-        found.append(store.changefeeds.register("orders", DEFINITION).feed_id)
-        store.close()
-
-    threads = [threading.Thread(target=register) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
-    assert len(set(found)) == 1
+    assert len(set(at_once(register))) == 1
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -306,17 +296,9 @@ def _waiting(store: ProgressStore) -> int:
 
 
 def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: str) -> None:
-    found: list[int] = []
+    def begin() -> int:
+        with closing(ProgressStore(database)) as store:
+            store.changefeeds.register("orders", DEFINITION)
+            return store.changefeeds.begin_attempt("orders")
 
-    def begin() -> None:
-        store = ProgressStore(database)
-        store.changefeeds.register("orders", DEFINITION)
-        found.append(store.changefeeds.begin_attempt("orders"))
-        store.close()
-
-    threads = [threading.Thread(target=begin) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(found) == [1, 2, 3, 4]
+    assert sorted(at_once(begin)) == [1, 2, 3, 4]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from cdc_testing.imports import loaded_by
-from cdc_testing.runs import eventually
+from cdc_testing.runs import at_once, eventually
 from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core import Timestamp
@@ -262,19 +263,12 @@ def test_a_store_of_the_first_version_is_upgraded(url: str, engine: sa.Engine) -
 
 def test_several_may_open_an_older_store_at_once(url: str, engine: sa.Engine) -> None:
     write(engine, (WRITTEN / "v3.sql").read_text())
-    found: list[int] = []
 
-    def begin() -> None:
-        store = ProgressStore(url)
-        found.append(store.changefeeds.begin_attempt("orders"))
-        store.close()
+    def begin() -> int:
+        with closing(ProgressStore(url)) as store:
+            return store.changefeeds.begin_attempt("orders")
 
-    threads = [threading.Thread(target=begin) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(found) == [3, 4, 5, 6]
+    assert sorted(at_once(begin)) == [3, 4, 5, 6]
 
 
 def test_a_gap_that_an_older_process_is_writing_is_kept(

@@ -109,17 +109,13 @@ def test_a_handler_that_hangs_does_not_keep_it_open(
         goes_on.set()
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_that_is_taken_is_named(taken: str) -> None:
     from starlette.applications import Starlette
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ConfigError) as raised:
-            WebServer(Starlette(), Access(Address.parse(where, option="--listen"), AccessSettings()))
+    with pytest.raises(ConfigError) as raised:
+        WebServer(Starlette(), Access(Address.parse(taken, option="--listen"), AccessSettings()))
     assert str(raised.value) == (
-        f"--listen {where}: this process cannot listen there: Address already in use; choose another address with"
+        f"--listen {taken}: this process cannot listen there: Address already in use; choose another address with"
         " --listen=HOST:PORT"
     )
 
