@@ -26,7 +26,7 @@ _ENVELOPE = Envelope(updated=True)
 class _Alone(AvroEncoder):
     """The encoder with constant ids instead of a registry."""
 
-    def _registered(self, subject: str, schema: str) -> int:
+    def _registered(self, subject: str, schema: str, *, aside: str | None = None) -> int:
         return 1 if subject.endswith("-key") else 2
 
 

@@ -27,7 +27,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Registered:
     """A registry in memory that replaces the registry of every encoder."""
     registered = Registered()
 
-    def register(_: Registry, subject: str, schema: str, schema_type: str) -> int:
+    def register(_: Registry, subject: str, schema: str, schema_type: str, *, aside: str | None = None) -> int:
         return registered.register(subject, schema, schema_type)
 
     def schema(_: Registry, schema_id: int) -> str:

@@ -100,7 +100,7 @@ def test_json_items_keep_their_text(kind: Kind) -> None:
 class _Alone(AvroEncoder):
     """The encoder without a registry."""
 
-    def _registered(self, subject: str, schema: str) -> int:
+    def _registered(self, subject: str, schema: str, *, aside: str | None = None) -> int:
         return 1 if subject.endswith("-key") else 2
 
 

@@ -175,6 +175,19 @@ def test_a_registration_that_met_another_one_has_its_id_or_can_be_repeated(
     assert (latest.schema_id, latest.version) == (schema_id, 1)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_newest_schema_stands_for_one_that_differs_only_in_texts_set_aside(
+    registry: Registry, topic_prefix: str, *, read_only: bool
+) -> None:
+    old, plain, other = schema_of("integer", x="int"), schema_of("integer"), schema_of("string")
+    field = json.dumps({"type": "object", "properties": {"a": {"type": "integer"}, "x": {"type": "integer"}}})
+    schema_id = registry.register(topic_prefix, old, "JSON")
+    asked = Registry.of(str(registry), owner=OWNER, read_only=read_only)
+    assert asked.register(topic_prefix, plain, "JSON", aside="x") == schema_id
+    asked.verify(every_s=0)
+    assert schema_id not in {asked.register(topic_prefix, each, "JSON", aside="x") for each in (field, other)}
+
+
 def test_a_schema_that_is_there_needs_no_right_to_write(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
     proxy = registry_proxy()
     schema_id = Registry.of(proxy.url, owner=OWNER).register(topic_prefix, avro_of("long"), "AVRO")

@@ -35,6 +35,7 @@ from cdc_encoder_avro.container import AvroBody
 from cdc_encoder_avro.enriched import op_pieces, source_pieces, time_bytes
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import (
+    DEFINITION,
     envelope_fields,
     envelope_schema,
     key_schema,
@@ -148,9 +149,9 @@ class AvroEncoder(Encoder):
     def _files(self) -> bool:
         return self.context.output == "files"
 
-    def _registered(self, subject: str, schema: str) -> int:
-        """Return the id of *schema*. The registry is asked once."""
-        return self._registry.register(subject, schema, "AVRO")
+    def _registered(self, subject: str, schema: str, *, aside: str | None = None) -> int:
+        """See `Registry.register`."""
+        return self._registry.register(subject, schema, "AVRO", aside=aside)
 
     def _subject(self, topic: str, part: str) -> str:
         return f"{self._options.avro_schema_prefix}{topic}-{part}"
@@ -185,9 +186,9 @@ class AvroEncoder(Encoder):
         place = (topic, schema.name.full)
         headers = self._headers.get(place)
         if headers is None or (headers.schema is not schema and headers.schema != schema):
-            subjects = self._subjects(schema, topic)
-            ids = [self._registered(subject, text) for subject, text in subjects.items()]
-            headers = _Headers(schema, frame_one(b"", ids[0]), frame_one(b"", ids[-1]))
+            key, value = self._subjects(schema, topic).items()
+            key_id = self._registered(*key, aside=DEFINITION)
+            headers = _Headers(schema, frame_one(b"", key_id), frame_one(b"", self._registered(*value)))
             self._headers[place] = headers
         return headers
 

@@ -23,6 +23,8 @@ _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _TIMESTAMP: _Schema = {"type": "string", "pattern": r"^[0-9]+\.[0-9]{10}$"}
 _NUMBERS: tuple[_Schema, ...] = ({"type": "number"}, {"type": "string", "enum": ["NaN", "Infinity", "-Infinity"]})
 _NULL: _Schema = {"type": "null"}
+DESCRIPTION = "description"
+"""Property of a column in a value: the source's name of its type."""
 
 
 def _matching(pattern: str) -> tuple[_Schema, ...]:
@@ -64,7 +66,7 @@ def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
         return None
     table = schema.name.table
     columns = {
-        column.name: {"description": column.type.source, **_column(column.type, nullable=True)}
+        column.name: {DESCRIPTION: column.type.source, **_column(column.type, nullable=True)}
         for column in sorted(schema.columns, key=_name)
     }
     special: dict[str, _Schema] = {

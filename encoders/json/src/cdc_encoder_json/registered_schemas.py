@@ -9,7 +9,7 @@ import pyarrow as pa
 from cdc_schema_registry import Registry, frame, frame_one
 
 from cdc_core import ConfigError, Envelope, TableName, TableSchema
-from cdc_encoder_json.json_schema import allows_resolved, key_schema, resolved_schema, value_schema
+from cdc_encoder_json.json_schema import DESCRIPTION, allows_resolved, key_schema, resolved_schema, value_schema
 
 
 class RegisteredSchemas:
@@ -90,7 +90,8 @@ class RegisteredSchemas:
             value = value_schema(schema, self._envelope)
             key_id = 0
             if self._keyed is not None:
-                key_id = self._registry.register(f"{topic}-key", self._key_schema(schema, self._keyed), "JSON")
+                key = self._key_schema(schema, self._keyed)
+                key_id = self._registry.register(f"{topic}-key", key, "JSON", aside=DESCRIPTION)
             value_id = None if value is None else self._registry.register(f"{topic}-value", value, "JSON")
             known = self._ids[topic, schema.name] = (schema, key_id, value_id)
         return known[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -89,26 +90,28 @@ class Registry:
         """
         return cls(RegistryAddress.parse(text, owner=owner), read_only)
 
-    def register(self, subject: str, schema: str, schema_type: SchemaType) -> int:
+    def register(self, subject: str, schema: str, schema_type: SchemaType, *, aside: str | None = None) -> int:
         """Return the id of *schema* in *subject*, where it is registered now unless it is there.
 
-        It asks once for each pair; other calls are a look-up in a dict. A schema that is there needs no right to write.
-        The error of a refused schema contains the reason, the new schema and the registered schema.
+        The newest schema of *subject* stands for one that differs only in properties called *aside*. It asks once for
+        each pair; other calls are a look-up in a dict. A schema that is there needs no right to write. The error of a
+        refused schema contains the reason, the new schema and the registered schema.
         """
         if self.read_only:
-            return self._present_id(subject, schema_type, schema)
+            return self._present_id(subject, schema_type, schema, aside)
         ids = self._registered.ids
         schema_id = ids.get((subject, schema_type, schema))
         if schema_id is None:
             self.verify(every_s=_VERIFY_BEFORE_NEW_S)
             try:
-                schema_id = self._find(subject, schema, schema_type)
-                if schema_id is None:
-                    schema_id = self._registered_now(subject, schema, schema_type)
+                text, schema_id = self._present(subject, schema, schema_type, aside) or (
+                    schema,
+                    self._registered_now(subject, schema, schema_type),
+                )
             except Exception as error:
                 raise self._refused(subject, schema, schema_type, error, checking=False) from None
             self._registered.verified_at = self._registered.verified_at if ids else time.monotonic()
-            ids[subject, schema_type, schema] = schema_id
+            ids[subject, schema_type, text] = schema_id
         return schema_id
 
     def verify(self, *, every_s: float | None = None) -> None:
@@ -175,19 +178,10 @@ class Registry:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest version of *subject*, None when there is none. Every call sends a request."""
-        path = in_subject(subject, "/versions/latest")
         try:
-            found = _or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
+            return self._latest(subject)
         except Exception as error:
             raise translated(self.address, f"subject '{subject}'", error, checking=False) from None
-        if found is None:
-            return None
-        return RegisteredSchema(
-            schema_id=found["id"],
-            version=found["version"],
-            schema=found["schema"],
-            schema_type=str(found.get("schemaType") or "AVRO"),
-        )
 
     def check(self, subject: str, schema: str, schema_type: SchemaType) -> None:
         """Return when the registry would accept `register` with the same arguments. Changes nothing.
@@ -221,21 +215,44 @@ class Registry:
     def __str__(self) -> str:
         return str(self.address)
 
-    def _present_id(self, subject: str, schema_type: SchemaType, schema: str) -> int:
+    def _present_id(self, subject: str, schema_type: SchemaType, schema: str, aside: str | None) -> int:
         """Return the id that a schema has. One without gets a provisional id, which only this process knows."""
         ids, known = self._registered.ids, (self.address, subject, schema_type, schema)
         if (schema_id := ids.get(known[1:]) or _provisional.get(known)) is not None:
             return schema_id
         try:
-            present = self._find(subject, schema, schema_type)
+            present = self._present(subject, schema, schema_type, aside)
         except Exception as error:
             raise self._refused(subject, schema, schema_type, error, checking=False) from None
         if present is not None:
-            ids[known[1:]] = present
-            return present
+            ids[known[1:]] = present[1]
+            return present[1]
         _provisional[known] = _LAST_ID - len(_provisional)
         _texts[self.address, _provisional[known]] = schema
         return _provisional[known]
+
+    def _present(self, subject: str, schema: str, schema_type: SchemaType, aside: str | None) -> tuple[str, int] | None:
+        """Return the text and the id of what stands for *schema* in *subject*, None when nothing does."""
+        schema_id = self._find(subject, schema, schema_type)
+        if schema_id is not None:
+            return schema, schema_id
+        latest = None if aside is None else self._latest(subject)
+        if latest is None or latest.schema_type != schema_type:
+            return None
+        same = _without(aside, latest.schema) == _without(aside, schema)
+        return (latest.schema, latest.schema_id) if same else None
+
+    def _latest(self, subject: str) -> RegisteredSchema | None:
+        path = in_subject(subject, "/versions/latest")
+        found = _or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
+        if found is None:
+            return None
+        return RegisteredSchema(
+            schema_id=found["id"],
+            version=found["version"],
+            schema=found["schema"],
+            schema_type=str(found.get("schemaType") or "AVRO"),
+        )
 
     def _registered_now(self, subject: str, schema: str, schema_type: SchemaType) -> int:
         """Return the id that *schema* gets, or got from a process that registered it at the same moment."""
@@ -306,6 +323,15 @@ class Registry:
             f" {registered}; the new schema is {schema}; change the subject's compatibility, or the topic, or undo the"
             " change to the table"
         )
+
+
+def _without(aside: str | None, schema: str) -> Any:
+    """Return what the text *schema* contains, without texts called *aside*: a field of that name stays."""
+
+    def left(members: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in members.items() if name != aside or not isinstance(value, str)}
+
+    return json.loads(schema, object_hook=left)
 
 
 def _body(schema: str, schema_type: SchemaType) -> dict[str, Any]:
