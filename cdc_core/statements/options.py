@@ -79,8 +79,8 @@ OPTIONS: tuple[CockroachOption, ...] = (
         "the source of a paused job always retains its history; limit it with gc_protect_expires_after",
     ),
     _same("gc_protect_expires_after", "duration", note="At least 1m; 0s: never."),
-    _refused("lagging_ranges_threshold", "duration", "ranges are not watched one by one"),
-    _refused("lagging_ranges_polling_interval", "duration", "ranges are not watched one by one"),
+    _refused("lagging_ranges_threshold", "duration", "ranges are not watched individually"),
+    _refused("lagging_ranges_polling_interval", "duration", "ranges are not watched individually"),
     _same("metrics_label", "text", note="At most 128 bytes."),
     _same("execution_locality", "text"),
     CockroachOption(

@@ -339,7 +339,7 @@ def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) 
     ):
         answer = browser.post(f"{page}/traces", **wrong)
         assert (answer.status, reason in answer.page.text) == (400, True), reason
-    assert "No change is traced." in browser.get(page).page.text
+    assert "No changes are being traced." in browser.get(page).page.text
     answer = browser.post(f"{page}/traces", table="orders", key=' ["<b>"] ', rows="2")
     assert answer.headers["location"] == f"{page}?done=trace#traces"
     (trace,) = store.traces.of("orders")

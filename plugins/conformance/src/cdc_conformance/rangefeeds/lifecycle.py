@@ -222,7 +222,7 @@ class Closing(RangefeedSuite):
         assert created() != before, "a running changefeed created nothing; check that the fixture `created` sees it"
         feed.close()
         feed.drop()
-        assert created() == before, f"after drop() {created()} exists, before the start it was {before}"
+        assert created() == before, f"after drop(), {created()} exists; before the start, it was {before}"
 
     @requires("inspection", "the test must be able to list what was created")
     def test_a_temporary_run_leaves_nothing_behind(
@@ -247,7 +247,7 @@ class Closing(RangefeedSuite):
         missing = sorted(workload.rows.keys() - {change.row_key for change in feed.changes})
         assert not missing, f"{len(missing)} rows did not arrive; the first is {missing[0]}"
         feed.close()
-        assert created() == before, f"after close() {created()} exists, before the start it was {before}"
+        assert created() == before, f"after close(), {created()} exists; before the start, it was {before}"
 
     def test_created_lists_the_objects_of_every_changefeed(
         self, workload: Workload, open_feed: OpenFeed, make_changefeed: MakeChangefeed

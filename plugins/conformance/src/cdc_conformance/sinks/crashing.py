@@ -32,7 +32,7 @@ def run_and_die(feed: ResolvedChangefeed, calls: Sequence[Call]) -> None:
     """
     plain = [bytes(call.to_ipc()) if isinstance(call, RowBatch) else call for call in calls]
     status, text = _FORKING.call(_fork_and_die, feed, plain)
-    assert status == 0, f"a call failed in the process that was to die after its last call (status {status}): {text}"
+    assert status == 0, f"a call failed in the process that must die after its last call (status {status}): {text}"
 
 
 def make_calls(feed: ResolvedChangefeed, calls: Sequence[Call]) -> Sink | ResolvedSink:
