@@ -505,6 +505,27 @@ def test_ids_are_verified_every_ten_seconds_with_few_requests(
     assert sum(asked) == 4 * 2
 
 
+def test_rows_wait_little_for_a_registry_that_hangs(
+    registry_proxy: ProxyFactory, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    registry.register(topic_prefix, schema_of("integer"), "JSON")
+    clock = [1e9]
+    timeouts = []
+
+    def hangs(address: RegistryAddress, *_: Any, **more: Any) -> Any:
+        timeouts.append(address.timeout_s)
+        clock[0] += 60
+        raise TimeoutError
+
+    monkeypatch.setattr(registry_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("cdc_schema_registry.registry.post", hangs)
+    for _ in range(3):
+        registry.verify()
+    assert timeouts == [3.0]
+
+
 @pytest.mark.usefixtures("verified_always")
 def test_a_registry_that_cannot_be_asked_stops_nothing(
     registry_proxy: ProxyFactory, topic_prefix: str, caplog: pytest.LogCaptureFixture

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
 from typing import Any, Literal
@@ -35,6 +35,8 @@ _NO_PATH, _INCOMPATIBLE, _INVALID = 404, 409, 422
 _VERIFY_S = 10.0
 _VERIFY_BEFORE_NEW_S = 1.0
 _VERIFY_AFTER_OUTAGE_S = 30.0
+_VERIFY_TIMEOUT_S = 3.0
+"""Rows wait for a verification, which they do not need."""
 _LAG_S = 2.0
 """Time after which every server of a registry knows what one of them registered."""
 _VERIFIED_AT_ONCE = 4
@@ -124,18 +126,19 @@ class Registry:
         if self.read_only or now < registered.verified_at + (_VERIFY_S if every_s is None else every_s):
             return
         registered.verified_at = now
+        quick = replace(self, address=replace(self.address, timeout_s=min(self.address.timeout_s, _VERIFY_TIMEOUT_S)))
         for known in list(islice(registered.ids, _VERIFIED_AT_ONCE)):
             subject, schema_type, schema = known
             schema_id = registered.ids[known] = registered.ids.pop(known)
             try:
-                present = self._find(subject, schema, schema_type)
+                present = quick._find(subject, schema, schema_type)
                 if present is None:
                     time.sleep(_LAG_S)
-                    present = self._find(subject, schema, schema_type)
+                    present = quick._find(subject, schema, schema_type)
             except Exception as error:
                 reason = translated(self.address, f"subject '{subject}'", error, checking=False)
                 log.warning("cannot verify the ids of schemas: %s", reason)
-                registered.verified_at += _VERIFY_AFTER_OUTAGE_S
+                registered.verified_at = time.monotonic() + _VERIFY_AFTER_OUTAGE_S
                 return
             if present != schema_id:
                 now_there = "has none" if present is None else f"has it as {present}"
