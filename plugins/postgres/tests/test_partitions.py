@@ -190,6 +190,29 @@ def test_a_partition_dropped_with_rows_to_delete_ends_the_changefeed(
         assert max(feed.resolved.values()) == resolved
 
 
+@pytest.mark.parametrize("statement", ["ALTER TABLE p DETACH PARTITION p0", "DROP TABLE p0"])
+@pytest.mark.parametrize("removed", ["delete", "keep"])
+def test_a_partition_that_came_and_went_while_the_changefeed_was_stopped(
+    database: str, sql: Sql, statement: str, removed: str
+) -> None:
+    partitioned(sql)
+    with caught_up(database, "p", options={"removed_partitions": removed}) as feed:
+        feed.close()
+        sql.execute("CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (20) TO (30)")
+        sql.execute("INSERT INTO p VALUES (1, 20, 'came')")
+        sql.execute(statement)
+        sql.execute("INSERT INTO p VALUES (1, 0, 'later')")
+        feed.restart()
+        if removed == "delete" and "DROP" in statement:
+            with pytest.raises(TerminalRangefeedError, match="was dropped or altered before its rows were deleted"):
+                feed.catch_up()
+        else:
+            feed.catch_up()
+        left = {(1, 20)} if removed == "keep" or "DROP" in statement else set()
+        assert feed.rows("public.p").keys() - table_of(sql, "SELECT id, day, v FROM p", key=2).keys() == left
+        assert (1, 0) in feed.rows("public.p")
+
+
 def test_the_only_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE p1 PARTITION OF p DEFAULT")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal
 
 from cdc_core import TerminalRangefeedError, counted
@@ -12,6 +13,7 @@ from cdc_rangefeed_postgres.blocks import survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted_table
+from cdc_rangefeed_postgres.relations import Relation
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.value_types import code_of
@@ -70,6 +72,30 @@ def with_present_partitions(
         if parts or scan is not None:
             scan = (scan or Scan(parts=())).with_parts(parts, instead_of={*gone, *(leaf.oid for leaf in new)})
     return token if states == token.tables else replace(token, tables=states, scan=scan)
+
+
+def with_passing_partitions(
+    catalog: Catalog, token: PostgresToken, relations: Sequence[tuple[Relation, bool]]
+) -> PostgresToken:
+    """Return *token* with the partitions that were added and removed between two looks: the next one finds them gone.
+
+    *relations* are those of the step that *token* ends. A row of a partition is announced as one of its table, and then
+    by the partition itself.
+    """
+    known = {table.oid for table in catalog.tables.values()}
+    known.update(leaf.oid for table in catalog.tables.values() for leaf in table.partitions)
+    known.update(oid for state in token.tables.values() for oid in state.leaves)
+    known.update(part.oid for part in (token.scan.parts if token.scan is not None else ()))
+    states = dict(token.tables)
+    for (root, _), (leaf, inside) in pairwise(relations):
+        table = catalog.by_oid.get(root.relid)
+        if table is None or table.kind != "p" or not inside or leaf.relid in known:
+            continue
+        if sorted(leaf.shape) == sorted(root.shape):  # not another table that is published
+            name = table.name.qualified
+            known.add(leaf.relid)
+            states[name] = replace(states[name], leaves=(*states[name].leaves, leaf.relid))
+    return replace(token, tables=states)
 
 
 def joined_codes(table: Table) -> str:

@@ -37,9 +37,9 @@ from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.new_tables import NewTables
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pacing import Pacing
-from cdc_rangefeed_postgres.partitions import with_present_partitions
+from cdc_rangefeed_postgres.partitions import with_passing_partitions, with_present_partitions
 from cdc_rangefeed_postgres.primary import Primary
-from cdc_rangefeed_postgres.relations import find_relations
+from cdc_rangefeed_postgres.relations import Relation, find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
 from cdc_rangefeed_postgres.scan_steps import ScanSteps
 from cdc_rangefeed_postgres.slot import Slot
@@ -265,6 +265,7 @@ class PostgresPlanner(StepPlanner):
         catalog = self._watched.read_once(connection, start)
         start = noted(connection, start, catalog)
         settled = start.lsn >= start.settled
+        found: Sequence[tuple[Relation, bool]] = ()
         if end > start.lsn and (not settled or self._first_log_step):
             found = find_relations(self._server, connection, self._slot, start=start.lsn, end=end)
             versions = Versions.of_log(
@@ -276,6 +277,10 @@ class PostgresPlanner(StepPlanner):
         types = self._watched.types.types if end >= start.settled else {**self._watched.types.types, **start.types}
         again = start.again if end < start.again else 0
         token = replace(start, lsn=end, tables=versions.states, types=types, again=again)
+        if self._sure and self._options.removed_partitions == "delete":
+            passed = with_passing_partitions(catalog, token, found)
+            if passed != token:
+                self._sure, token = False, replace(passed, clock=None)
         if versions.passing:
             changes, rules = passing_keys(versions.passing), self.context.schema_changes
             token = with_changes(connection, catalog, token, rules, changes, resolved=self._resolved)
