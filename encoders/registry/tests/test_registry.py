@@ -473,12 +473,17 @@ def test_a_schema_that_has_another_id_now_is_named(registry_proxy: ProxyFactory,
 
 
 def test_what_is_registered_is_verified_before_anything_new_is(
-    registry: Registry, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+    registry_proxy: ProxyFactory, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registry that was emptied would give the id of a lost schema to the new one."""
-    monkeypatch.setattr(registry_module, "_VERIFY_BEFORE_NEW_S", 0.0)
-    monkeypatch.setattr(registry_module, "_LAG_S", 0.0)
+    """A registry that was emptied, in an outage, would give the id of a lost schema to the new one."""
+    for wait in ("_VERIFY_S", "_VERIFY_BEFORE_NEW_S", "_LAG_S"):
+        monkeypatch.setattr(registry_module, wait, 0.0)
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
     registry.register(f"{topic_prefix}a", schema_of("integer"), "JSON")
+    proxy.failure = 503
+    registry.verify()
+    proxy.failure = None
     forget(registry.address.url, f"{topic_prefix}a")
     with pytest.raises(TerminalError, match="consumers cannot decode"):
         registry.register(f"{topic_prefix}a", schema_of("string"), "JSON")

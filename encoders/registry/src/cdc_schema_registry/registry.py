@@ -65,6 +65,7 @@ class _Registered:
 
     ids: dict[tuple[str, SchemaType, str], int] = field(default_factory=dict)
     verified_at: float = 0.0
+    paused_until: float = 0.0
 
     def __reduce__(self) -> tuple[type[_Registered], tuple[dict[tuple[str, SchemaType, str], int]]]:
         return _Registered, (self.ids,)  # another process has another clock
@@ -119,11 +120,12 @@ class Registry:
     def verify(self, *, every_s: float | None = None) -> None:
         """Return when the registry still knows what was registered by the ids that it gave. For every batch and mark.
 
-        It asks once in *every_s* at most, by default ten seconds, and for a few schemas at a time, in turn. A registry
-        that cannot be asked is logged. Raises: DestinationLostError.
+        It asks once in *every_s* at most, by default ten seconds, and less often after an outage. It asks for a few
+        schemas at a time, in turn. A registry that cannot be asked is logged. Raises: DestinationLostError.
         """
         registered, now = self._registered, time.monotonic()
-        if self.read_only or now < registered.verified_at + (_VERIFY_S if every_s is None else every_s):
+        due = max(registered.verified_at + _VERIFY_S, registered.paused_until)
+        if self.read_only or now < (due if every_s is None else registered.verified_at + every_s):
             return
         registered.verified_at = now
         quick = replace(self, address=replace(self.address, timeout_s=min(self.address.timeout_s, _VERIFY_TIMEOUT_S)))
@@ -138,7 +140,7 @@ class Registry:
             except Exception as error:
                 reason = translated(self.address, f"subject '{subject}'", error, checking=False)
                 log.warning("cannot verify the ids of schemas: %s", reason)
-                registered.verified_at = time.monotonic() + _VERIFY_AFTER_OUTAGE_S
+                registered.paused_until = time.monotonic() + _VERIFY_AFTER_OUTAGE_S
                 return
             if present != schema_id:
                 now_there = "has none" if present is None else f"has it as {present}"
