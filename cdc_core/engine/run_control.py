@@ -199,9 +199,10 @@ class RunContext:
             raise Stopped
 
     def quietly(self, end: Callable[[], object]) -> None:
-        """Call *end* at the end of an attempt; an error of it is only logged."""
+        """Call *end* at the end of an attempt; an error of it is only logged. It says nothing new of a dead host."""
         try:
             end()
         except Exception as error:
             text = self.shown(error)
-            log.warning("changefeed '%s': the cleanup after an attempt failed: %s", self.feed.name, text)
+            level = logging.WARNING if self.host.is_alive else logging.DEBUG
+            log.log(level, "changefeed '%s': the cleanup after an attempt failed: %s", self.feed.name, text)

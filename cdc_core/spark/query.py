@@ -25,6 +25,7 @@ from cdc_core.spark.session_settings import is_local
 
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_WORKER_DEATH = re.compile(r"\((\S+) executor \S+\): [^\n]*Python worker exited unexpectedly")
 _TRACEBACK = re.compile(r"^( *)Traceback \(most recent call last\):$", re.MULTILINE)
 
 
@@ -114,6 +115,11 @@ class RunningQuery:
                 f"Spark cannot write its files: {full[0]}; free space where the state directory is, or where an"
                 f" executor's files are\n{text}",
                 outage=True,
+            )
+        if (death := _WORKER_DEATH.search(text)) is not None:
+            return QueryHostError(
+                f"a Python worker of Spark on {death[1]} was killed, or crashed. If memory ran out, give that host or"
+                f" its container more; otherwise see Spark's log there\n{text}"
             )
         if (raised := _raised_in(text)) is not None:
             return QueryHostError(f"a Python worker of Spark failed: {raised}\n{text}")

@@ -79,7 +79,7 @@ def require_java() -> None:
     if "JAVA_HOME" in os.environ:
         remedy += ", or correct JAVA_HOME"
     done = subprocess.run(["/bin/sh", "-c", 'exec "$0" -version', java], capture_output=True, text=True)
-    shown = " ".join(done.stderr.split())
+    shown = " ".join((done.stderr or done.stdout).split())
     if done.returncode:
         raise ConfigError(f"Spark needs Java, but '{java}' does not run: {shown}; {remedy}")
     found = re.search(r'version "(\d+)', shown)

@@ -71,5 +71,13 @@ def test_a_full_disk_of_spark_is_an_outage(reason: str) -> None:
     assert str(failure).startswith(f"Spark cannot write its files: {reason}; free space where the state directory is,")
 
 
+def test_a_worker_that_was_killed_is_said_to_be_with_its_host() -> None:
+    text = (
+        "Job aborted: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): org.apache.spark.SparkException: "
+        "Python worker exited unexpectedly (crashed). Consider setting 'x' to 'true'."
+    )
+    assert _failure(text).startswith("a Python worker of Spark on 10.0.0.7 was killed, or crashed. If memory ran out, ")
+
+
 def test_any_other_error_stays_as_spark_says_it() -> None:
     assert _failure("Job aborted\n\tat org.apache") == "ValueError: Job aborted\n\tat org.apache"
