@@ -292,6 +292,18 @@ def test_a_listed_table_that_was_dropped_ends_the_changefeed(database: str, sql:
             feed.restart()
 
 
+def test_a_table_that_became_a_partition_is_followed_with_its_new_table(feed: Feed, sql: Sql) -> None:
+    sql.execute("CREATE TABLE a (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
+    sql.execute("ALTER TABLE a ATTACH PARTITION a1 FOR VALUES FROM (0) TO (1000)")
+    partition = r"table public\.a1 became a partition of a, .* add '!public\.a1' to 'tables'"
+    with pytest.raises(TerminalRangefeedError, match=partition):
+        feed.catch_up()
+    feed.resume(tables=("public.a*", "!public.a1"))
+    sql.execute("UPDATE a SET v = 'after' WHERE id = 1")
+    feed.catch_up()
+    assert feed.rows("public.a") == table_of(sql, "SELECT * FROM a")
+
+
 def test_no_mark_passes_a_table_that_takes_the_name_of_a_dropped_one(feed: Feed, sql: Sql) -> None:
     sql.execute("DROP TABLE a1")
     sql.execute("CREATE TABLE a1 (id int PRIMARY KEY, w text)")

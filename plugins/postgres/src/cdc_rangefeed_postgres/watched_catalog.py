@@ -16,7 +16,7 @@ from cdc_rangefeed_postgres.members import dropped, followed, log_renamed
 from cdc_rangefeed_postgres.new_tables import NewTables
 from cdc_rangefeed_postgres.publication_changes import compared, require_unaltered
 from cdc_rangefeed_postgres.remedies import READ_ANEW
-from cdc_rangefeed_postgres.selection import Selection
+from cdc_rangefeed_postgres.selection import Selection, exclusion
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
@@ -71,10 +71,16 @@ def load_watched(
             continue
         if table.root is not None:
             row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
+            now = f"{table.present}, a partition" if table.renamed else "a partition"
+            entry = exclusion(table.name.schema, table.name.table)
+            remedy = (
+                f"run once without {name} in 'tables', and then list the partitioned table, which is then read again"
+                if selection.lists(name)
+                else f"add '{entry}' to 'tables', and list the partitioned table if no pattern matches it"
+            )
             raise TerminalRangefeedError(
-                f"table {name} became {table.present}, a partition of {row[0]}, so it has only some of the rows. To"
-                f" follow all partitions, run once without {name} in 'tables', and then list the partitioned table,"
-                " which is then read again; rows already at the destination are not deleted"
+                f"table {name} became {now} of {row[0]}, so it has only some of the rows. To follow all partitions,"
+                f" {remedy}; rows already at the destination are not deleted"
             )
         if not table.published:
             if slot.temporary:
