@@ -107,7 +107,7 @@ def sql(
 
 
 def _execute(session: CliSession, target: SqlTarget, text: str, how: Format) -> None:
-    parsed = parse(text)
+    parsed = parse(text.removeprefix("\ufeff"))
     if not parsed:
         raise ConfigError("there is no statement in the text; see `cdc docs sql`")
     for each in parsed:

@@ -228,7 +228,7 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
     assert "statement, line 2, column 7: JOB is missing" in capsys.readouterr().err
     assert "there is no progress store" in cdc.refused("sql", "SHOW JOBS")
-    script.write_text(f"-- a job\n{create};\nRESUME JOB counte;\nPAUSE JOB counter;")
+    script.write_text(f"\ufeff-- a job\n{create};\nRESUME JOB counte;\nPAUSE JOB counter;")
     told = cdc.refused("sql", "-f", script, "--source", "paper://desk/db")
     assert "the statement on line 3 failed; the statements after it were not executed" in told
     assert "there is no job 'counte'; did you mean 'counter'?" in told
