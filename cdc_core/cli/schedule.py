@@ -169,7 +169,7 @@ def _moment(text: str) -> float:
         return Timestamp.read(text).wall / 1e9
     except ValueError as error:
         raise ConfigError(
-            f"--first-run {text}: must be now, or a time with a zone such as 2026-01-31T12:00:00Z"
+            f"the first run '{text}' must be now, or a time with a zone such as 2026-01-31T12:00:00Z"
         ) from error
 
 

@@ -63,14 +63,9 @@ def _sink(reading: Reading) -> str:
 
 
 def _options(reading: Reading, now: datetime) -> dict[str, str | bool]:
-    """Take what follows WITH: a list of options, in parentheses or not."""
+    """Take what follows WITH."""
     reading.has("OPTIONS")
-    if not reading.has_mark(TokenType.L_PAREN):
-        return assignments(reading, now=now)
-    found = assignments(reading, now=now)
-    if not reading.has_mark(TokenType.R_PAREN):
-        raise reading.refused("the parenthesis before the options is not closed")
-    return found
+    return assignments(reading, now=now)
 
 
 _SHAPE = "ALTER CHANGEFEED 'name' followed by ADD table, DROP table, SET option = 'value' or UNSET option"
@@ -161,13 +156,19 @@ def assignments(reading: Reading, *, now: datetime, altering: bool = False) -> d
 
 
 def pairs(reading: Reading) -> list[tuple[int, str, str | None]]:
-    """Take a list of names with or without values; return each with its offset. Raises: OptionError."""
-    found = []
+    """Take a list of names with or without values, in parentheses or not; return each with its offset.
+
+    Raises: OptionError.
+    """
+    found, inside = [], reading.has_mark(TokenType.L_PAREN)
     while True:
         at, name = reading.at, _name(reading)
         found.append((at, name, _value(reading) if reading.has_mark(TokenType.EQ) else None))
         if not reading.has_mark(TokenType.COMMA):
-            return found
+            break
+    if inside and not reading.has_mark(TokenType.R_PAREN):
+        raise reading.refused("the parenthesis before the options is not closed")
+    return found
 
 
 def names(reading: Reading) -> list[tuple[int, str]]:

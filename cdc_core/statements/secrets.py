@@ -19,7 +19,7 @@ _OF_SCHEDULES = ("first_run", "on_execution_failure", "on_previous_running", "ti
 _HARMLESS = (
     {option.name for option in OPTIONS if option.kind not in _SECRET_KINDS}
     | {name for name in option_names(ChangefeedOptions) if not is_secret_name(name) and name != "dead_letter"}
-    | {"name", "reason", *_OF_SCHEDULES}
+    | {"name", "options", "reason", *_OF_SCHEDULES}
 )
 """Options whose values are not secrets. Of any other it is not known before the plugins are."""
 _LISTS = ("SET", "UNSET", "WITH")

@@ -126,7 +126,7 @@ def test_what_no_run_could_do_is_refused(file: Path, capsys: Capture, options: s
     [
         (["--cron", "often"], "'often' is not a cron expression; use five fields"),
         (["--time-zone", "Mars/Olympus"], "there is no time zone 'Mars/Olympus'; use a name such as Europe/Berlin"),
-        (["--first-run", "soon"], "--first-run soon: must be now, or a time with a zone such as"),
+        (["--first-run", "soon"], "the first run 'soon' must be now, or a time with a zone such as"),
         (["--first-run", "2020-01-01T00:00:00Z"], "the first run at 2020-01-01 00:00:00 UTC is in the past"),
         (["--owner", ""], "'' is not a valid owner; use 1 to 64 characters"),
     ],

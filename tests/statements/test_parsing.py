@@ -90,7 +90,7 @@ SINK = "kafka://host:9092?topic_prefix=a_"
         (
             "CREATE SCHEDULE FOR CHANGEFEED INTO 'x' AS SELECT id FROM t WHERE (\"recurring\" > 1 OR recurring < 0)"
             " RECURRING '0 * * * *'"
-            " WITH SCHEDULE OPTIONS first_run = '2026-01-31 10:00:00'",
+            " WITH SCHEDULE OPTIONS (first_run = '2026-01-31 10:00:00')",
             CreateSchedule(
                 label=None,
                 if_not_exists=False,
