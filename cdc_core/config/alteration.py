@@ -29,7 +29,7 @@ _REMEDIES = {
 class Alteration:
     """Tables to add and to drop, and values to set and to unset: options, `sink`, `format`, or Spark properties.
 
-    Values are texts as in a file, in which `${VARIABLE}` is a reference. In names of tables, it is not.
+    Values are texts as in a file, in which `${VARIABLE}` is a reference. Names of tables cannot contain references.
     """
 
     add: Sequence[str] = ()

@@ -32,9 +32,10 @@ class Runner:
 
     Locks, logs and scratch files are in *directory*; progress is there too, or in the database at the SQLAlchemy URL
     *store*. Spark's log is `NAME.spark.log`, with *name* as NAME. The changefeeds share one Spark session with the
-    settings *spark*. *changefeeds* is how many may run at a time without waiting for each other on this host.
+    settings *spark*. Up to *changefeeds* changefeeds run at a time on this host without waiting for each other.
 
-    *locality* is where this process is. On a cluster, all changefeeds of a session have the same *execution_locality*.
+    *locality* is the locality of this process. On a cluster, all changefeeds of a session have the same
+    *execution_locality*.
 
     A process has only one Spark session, and therefore one runner at a time. The caller must handle signals.
 

@@ -156,7 +156,7 @@ def patch_config(request: Request) -> Response:
     errors=[404, 409],
 )
 def delete(request: Request) -> Response:
-    """Delete a connector and what it holds at its source.
+    """Delete a connector and what it created at its source.
 
     A node drops that, and the job is forgotten.
     """

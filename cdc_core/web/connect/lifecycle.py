@@ -207,7 +207,7 @@ def reset_offsets(request: Request) -> Response:
     "GET /connectors/{name}/topics", Role.VIEW, Answer(ref("Topics"), "The connector's topics, under its name.")
 )
 def topics(request: Request) -> Response:
-    """The topics of a connector, as far as they are known. An unknown connector has none.
+    """The known topics of a connector. An unknown connector has none.
 
     These are the topics by the definition, and those that a query has given to rows.
     """
@@ -219,7 +219,7 @@ def topics(request: Request) -> Response:
 
 @ENDPOINTS.add("PUT /connectors/{name}/topics/reset", Role.OPERATE, errors=[403])
 def reset_topics(request: Request) -> Response:  # noqa: ARG001
-    """Refused: resolved marks go to every topic, so none of them is forgotten."""
+    """Refused, because resolved marks go to every topic, so no topic can be forgotten."""
     raise Refusal(403, "Topic tracking reset is disabled.")
 
 

@@ -75,7 +75,7 @@ def health(request: Request) -> Response:
 
 @ENDPOINTS.add("GET /admin/loggers", Role.VIEW, Answer(ref("Loggers"), "Their levels by name."))
 def loggers(request: Request) -> Response:  # noqa: ARG001
-    """The loggers of this process that have a level of their own."""
+    """The loggers of this process whose level is set."""
     with _lock:
         names = [name for name in _names() if logging.getLogger(name).level != logging.NOTSET]
         return JSONResponse({"root": _level("root")} | {name: _level(name) for name in sorted(names)})

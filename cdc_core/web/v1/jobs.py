@@ -78,7 +78,7 @@ def events(request: Request) -> Response:
     errors=[400, 404, 409, 415],
 )
 def cancel(request: Request) -> Response:
-    """Cancel a job for good. It stays listed."""
+    """Cancel a job for good. The job stays listed."""
     changefeeds, name = deployment_of(request).changefeeds, job_of(request, "cancel")
     reason = json_object(request, ["reason"], empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
