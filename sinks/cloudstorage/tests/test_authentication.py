@@ -126,8 +126,9 @@ def test_assume_role_is_refused_with_the_alternative() -> None:
     with pytest.raises(OptionError) as refused:
         parse_options(CloudStorageOptions, {"assume_role": "arn:aws:iam::1:role/cdc"}, owner="sink 'cloudstorage'")
     assert str(refused.value) == (
-        "sink 'cloudstorage': ASSUME_ROLE is not supported. Put the role into a profile of the AWS configuration"
-        " (role_arn and source_profile or credential_source), set AWS_PROFILE to that profile, and set AUTH=implicit"
+        "sink 'cloudstorage': ASSUME_ROLE is not supported. Set AUTH=implicit and, in the environment, AWS_PROFILE to a"
+        " profile that has role_arn and source_profile or credential_source, or, for Google Cloud Storage,"
+        " GOOGLE_APPLICATION_CREDENTIALS to a file of impersonated credentials"
     )
 
 

@@ -67,7 +67,7 @@ class CloudStorageOptions:
         None, doc=_S3 + "the KMS key for `aws:kms`. Default: the bucket's key or, if it has none, the account's."
     )
     assume_role: str | None = option(
-        None, doc=_S3 + "not supported. Name the role in an AWS configuration profile instead."
+        None, doc="Not supported. Use implicit credentials that assume the role or impersonate the account."
     )
     credentials: str | None = option(
         None, doc=_GCS + "the contents of a service account's key file, as JSON or base64-encoded JSON.", secret=True
@@ -103,8 +103,9 @@ class CloudStorageOptions:
             raise ValueError("AWS_SERVER_KMS_ID requires AWS_SERVER_ENC_MODE=aws:kms")
         if self.assume_role is not None:
             raise ValueError(
-                "ASSUME_ROLE is not supported. Put the role into a profile of the AWS configuration (role_arn and"
-                " source_profile or credential_source), set AWS_PROFILE to that profile, and set AUTH=implicit"
+                "ASSUME_ROLE is not supported. Set AUTH=implicit and, in the environment, AWS_PROFILE to a profile that"
+                " has role_arn and source_profile or credential_source, or, for Google Cloud Storage,"
+                " GOOGLE_APPLICATION_CREDENTIALS to a file of impersonated credentials"
             )
 
 
