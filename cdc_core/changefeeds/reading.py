@@ -15,7 +15,7 @@ from cdc_core.store.job_values import JobEvent, JobRecord, NodeRecord, moment
 from cdc_core.store.moments import Moment
 from cdc_core.store.node_reports import NodeReport, node_reports
 from cdc_core.store.progress import ChangefeedRecord, Progress
-from cdc_core.store.reports import Report, job_report, report, reports
+from cdc_core.store.reports import Report, job_report, report, reports, whole_reports
 from cdc_core.store.verbs import RULES, Verb
 
 _RECENT = timedelta(hours=12)
@@ -31,6 +31,10 @@ class Reading(Finder):
     def reports(self) -> list[Report]:
         """Return a report of every changefeed, by name, without histories: see `cdc_core.store.reports.reports`."""
         return reports(self.store)
+
+    def whole_reports(self) -> list[Report]:
+        """Return a full report of every changefeed, by name."""
+        return whole_reports(self.store)
 
     def jobs(self) -> list[JobRecord]:
         """Return every job by name, including finished ones."""

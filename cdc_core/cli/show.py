@@ -42,10 +42,10 @@ def show(named: Named, as_json: bool) -> int:
     """
     session = named.session
     with named.read() as (changefeeds, wanted):
-        found = changefeeds.records() if wanted is None else [changefeeds.known(wanted)]
+        found = changefeeds.whole_reports() if wanted is None else [changefeeds.report(wanted)]
         if not (found or as_json):
             click.echo(f"there are no changefeeds in the progress store {changefeeds.store.shown}")
-        for index, each in enumerate(map(changefeeds.report_of, found)):
+        for index, each in enumerate(found):
             if as_json:
                 session.echo_json(each.to_json())
                 continue

@@ -90,6 +90,14 @@ class Jobs(Aggregate):
         with self._database.transaction(reading=True) as connection:
             return [record_of(JobEvent, row) for row in connection.execute(of_job)]
 
+    def all_events(self) -> dict[str, list[JobEvent]]:
+        """Return what `events` returns, by job."""
+        found: dict[str, list[JobEvent]] = {}
+        with self._database.transaction(reading=True) as connection:
+            for row in connection.execute(sa.select(JOB_EVENTS).order_by(JOB_EVENTS.c.id)):
+                found.setdefault(row.name, []).append(record_of(JobEvent, row))
+        return found
+
 
 def create_job(
     connection: sa.Connection,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -283,6 +283,19 @@ def reports(store: ProgressStore, *, brief: bool = False) -> list[Report]:
             now=now,
         )
         for known in store.changefeeds.all()
+    ]
+
+
+def whole_reports(store: ProgressStore) -> list[Report]:
+    """Return the reports with the history of jobs and what is rescanned, in two more transactions."""
+    rescans, histories = store.rescans.all(), store.jobs.all_events()
+    return [
+        replace(
+            found,
+            rescans=rescans.get(found.known.name, ()),
+            history=() if found.job is None else histories.get(found.known.name, ()),
+        )
+        for found in reports(store)
     ]
 
 

@@ -24,6 +24,14 @@ class Rescans(Aggregate):
         """Return what is known of rescans, in the order in which they were asked for."""
         return self._rescans(RESCANS.c.name == name)
 
+    def all(self) -> dict[str, list[RescanRecord]]:
+        """Return what `of` returns, by changefeed, of those that have any."""
+        found: dict[str, list[RescanRecord]] = {}
+        with self._database.transaction(reading=True) as connection:
+            for row in connection.execute(sa.select(RESCANS).order_by(RESCANS.c.id)):
+                found.setdefault(row.name, []).append(rescan_record(row))
+        return found
+
     def waiting(self, name: str, *, new_slot: bool) -> list[RescanRecord]:
         """Return the rescans that have not begun, in the order in which they were asked for."""
         return self._rescans(RESCANS.c.name == name, RESCANS.c.began.is_(None), RESCANS.c.new_slot.is_(new_slot))

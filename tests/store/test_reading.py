@@ -36,11 +36,19 @@ def test_brief_reports_know_as_much_of_jobs_in_fewer_transactions(store: Progres
         assert len(begun) == 4
         whole = changefeeds.reports()
         assert len(begun) == 4 + 6
+        full = changefeeds.whole_reports()
+        assert len(begun) == 4 + 6 + 8
     finally:
         sa.event.remove(sa.Engine, "begin", note)
         sa.event.remove(sa.Engine, "before_cursor_execute", note_statement)
     assert not [text for text in read if "cdc_changefeeds.plan" in text], "the plans of many tables are large"
     assert [each.job and each.job.name for each in whole] == ["one", None, "two"]
+    now = datetime.now(UTC)
+    one_by_one = [changefeeds.report(each.known.name) for each in full]
+    assert [replace(each, now=now).to_json() for each in full] == [
+        replace(each, now=now).to_json() for each in one_by_one
+    ]
+    assert full[0].history
     of_jobs = [each for each in whole if each.job is not None]
     for known, least in zip(of_jobs, brief, strict=True):
         assert replace(least, now=known.now).job_json() == known.job_json()
