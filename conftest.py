@@ -110,7 +110,7 @@ def pytest_unconfigure() -> None:
 
     for cache in vars(sys.modules.get("cdc_core.engine.attempt", object)).values():
         if isinstance(cache, WorkerCache):
-            for component in cache._open.values():
+            for component, _ in cache._open.values():
                 with suppress(Exception):
                     component.close()
     gc.unfreeze()

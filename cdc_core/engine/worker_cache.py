@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -34,34 +35,47 @@ class WorkerCache(Generic[C]):
 
     def __init__(self, size: int = 32) -> None:
         self._size = size
-        self._open: OrderedDict[Key, C] = OrderedDict()
-        self._used: dict[Key, float] = {}
+        self._open: OrderedDict[Key, tuple[C, float]] = OrderedDict()
+        """With when it was used last."""
 
     @contextmanager
     def use(self, key: Key, opener: Callable[[], C]) -> Iterator[C]:
         """Yield the component of *key*, opened if necessary; keep it open if the block ends without an exception."""
-        component = self._open.pop(key, None)
+        component, _ = self._open.pop(key, (None, 0.0))
         unused = time.monotonic() - _UNUSED_S
         for other in list(self._open):
-            if (other[0] == key[0] and other[1] < key[1]) or self._used[other] < unused:
-                self._close(self._open.pop(other))
+            if (other[0] == key[0] and other[1] < key[1]) or self._open[other][1] < unused:
+                self._close(self._open.pop(other)[0])
         if component is None:
             component = opener()
-            # Pyspark collects garbage after every task: exclude what is loaded for good. First collect what is garbage
-            # now, or it would stay too, a little more with every attempt.
-            gc.collect()
-            gc.freeze()
+            _exclude_modules()
         try:
             yield component
         except BaseException:
             self._close(component)
             raise
-        self._open[key], self._used[key] = component, time.monotonic()
+        self._open[key] = component, time.monotonic()
         while len(self._open) > self._size:
-            self._close(self._open.popitem(last=False)[1])
+            self._close(self._open.popitem(last=False)[1][0])
 
     def _close(self, component: C) -> None:
         try:
             component.close()
         except Exception:
             log.warning("closing %s failed", type(component).__name__, exc_info=True)
+
+
+_modules = 0
+"""How many modules there were when objects were last excluded."""
+
+
+def _exclude_modules() -> None:
+    """Exclude what modules have loaded for good from collections: pyspark makes one after every task.
+
+    Only if there are new ones: what is excluded is never collected, so components would stay, more with every attempt.
+    """
+    global _modules
+    if len(sys.modules) != _modules:
+        _modules = len(sys.modules)
+        gc.collect()
+        gc.freeze()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import logging
+import sys
 
 import pytest
 
@@ -42,6 +44,18 @@ def test_a_newer_run_closes_what_older_ones_left() -> None:
     with kept.use(("a", 2), Part):
         assert old.closed == 1
         assert not other.closed
+
+
+def test_nothing_but_new_modules_is_excluded_from_collections_of_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: WorkerCache[Part] = WorkerCache()
+    excluded: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: excluded.append(1))
+    for epoch in range(10):
+        if epoch == 5:
+            monkeypatch.setitem(sys.modules, "a_new_one", sys)
+        with kept.use(("a", epoch), Part):
+            assert len(excluded) <= 1 + (epoch >= 5), "what an earlier attempt has left could never be collected"
+    assert excluded
 
 
 def test_an_older_run_does_not_get_a_newer_ones() -> None:
