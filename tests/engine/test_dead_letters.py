@@ -208,7 +208,7 @@ def test_the_budget_counts_the_dead_letters_of_earlier_runs(rig: Rig) -> None:
 def test_a_slice_whose_rows_are_all_bad_ends_early_and_saves_nothing(rig: Rig) -> None:
     rig.refuse(*range(1, TOTAL + 1))
     engine = rig.start(dead_letter_max=5)
-    with pytest.raises(TerminalError, match="more than 5 rows of one slice refused; the last one is in"):
+    with pytest.raises(TerminalError, match="more than 5 rows of one slice were refused; the last one is in"):
         engine.step()
     assert rig.waiting() == []
     assert not engine.high_water
