@@ -39,7 +39,9 @@ class ChangefeedOptions:
     """The options that every changefeed has, whatever its plugins."""
 
     envelope: Literal["wrapped", "bare", "key_only", "row", "enriched", "cloudevents"] = option(
-        "wrapped", doc="Shape of the messages. An encoder may support only some of the envelopes."
+        "wrapped",
+        doc="Shape of the messages. With a query, the default is `bare` if the encoder and the sink support it. An"
+        " encoder may support only some of the envelopes.",
     )
     enriched_properties: tuple[Literal["source", "schema"], ...] = option(
         (),

@@ -114,6 +114,8 @@ def _control_jobs(reading: Reading) -> ControlJobs:
 def _show_jobs(reading: Reading) -> ShowJobs:
     changefeeds = reading.has("CHANGEFEED")
     job = None
+    if reading.is_word("WHEN", ahead=1) and reading.is_word("COMPLETE", ahead=2):
+        raise reading.refused("SHOW does not wait; repeat it until 'status' is succeeded or failed")
     if reading.has("JOB"):
         job = reading.name("the name of the job")
     else:

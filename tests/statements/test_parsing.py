@@ -131,6 +131,7 @@ def test_several_statements_end_with_semicolons_and_have_comments_between_them()
 REFUSED = {
     "BEGIN": (1, 1, "this is not a statement about changefeeds"),
     "SELECT * FROM [SHOW JOBS]": (1, 1, "filter the output of SHOW"),
+    "SHOW JOB WHEN COMPLETE a": (1, 6, "SHOW does not wait"),
     "CREATE TABLE t": (1, 1, "this is not a statement about changefeeds"),
     "CREATE CHANGEFEED INTO 'x'": (1, 27, "FOR, or AS SELECT, is missing"),
     "CREATE CHANGEFEED FOR t INTO x": (1, 30, "the URI of the sink must be in single quotation marks"),
