@@ -60,6 +60,14 @@ def test_a_partition_that_ended_it_as_unlogged_and_is_logged_again_ends_it_again
             feed.catch_up()
 
 
+def test_a_table_that_cannot_be_unlogged_may_have_a_new_file_with_changes_in_it(database: str, sql: Sql) -> None:
+    with caught_up(database, "t") as feed:
+        with sql.transaction():
+            sql.execute("UPDATE t SET v = 5 WHERE id = 1; CLUSTER t USING t_pkey; INSERT INTO t VALUES (200, 0)")
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
+
+
 @pytest.mark.parametrize("table", ["p", "t"])
 def test_what_gives_a_table_a_new_file_otherwise_does_not_end_it(table: str, database: str, sql: Sql) -> None:
     leaf = "p0" if table == "p" else "t"

@@ -99,7 +99,8 @@ def with_schema_changes(
                 changes += _changes(connection, table, state.layout, before, found)
                 truncated[name] += _emptied(table, state.layout, before, found)
                 rewritten[name] = _rewritten(table, state.layout, before, found)
-                if found.altered(table, len(found.attributes[table.oid])) == state.layout.altered:
+                unlisted = table.kind == "p" or not table.listed  # PostgreSQL lets them be unlogged
+                if unlisted and found.altered(table, len(found.attributes[table.oid])) == state.layout.altered:
                     unaltered += rewritten[name]
             changes += _key_changes(table, state)
             state = without_attached_again(table, state, removed=options.removed_partitions)

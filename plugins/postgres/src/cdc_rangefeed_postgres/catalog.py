@@ -94,6 +94,11 @@ class Table:
         return self.sql if self.kind == "p" else f"ONLY {self.sql}"
 
     @property
+    def listed(self) -> bool:
+        """Whether the publication lists the table itself, and not all tables or those of its schema."""
+        return any(len(entry.split()) == 2 for entry in self.publishing[2:])
+
+    @property
     def primary_key(self) -> tuple[str, ...]:
         return next((columns for primary, _, _, columns, _ in self.indexes if primary), ())
 
