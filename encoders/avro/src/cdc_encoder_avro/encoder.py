@@ -93,9 +93,7 @@ class AvroEncoder(Encoder):
             for text in texts.values():
                 _check_schema(schema, text)
         if registry is not None:
-            for _, texts in subjects:
-                for subject, text in texts.items():
-                    registry.check(subject, text, "AVRO")
+            registry.check_all([pair for _, texts in subjects for pair in texts.items()], "AVRO")
 
     def identities(self, tables: Sequence[tuple[TableSchema, str]]) -> Mapping[str, str | None]:
         """Return the ids that the registry has for the schemas of *tables*."""

@@ -36,8 +36,8 @@ class RegisteredSchemas:
         subjects: dict[str, dict[str, TableName]] = defaultdict(dict)
         for schema, topic in tables:
             for subject, text in self._texts(schema, topic).items():
-                self._registry.check(subject, text, "JSON")
                 subjects[subject].setdefault(text, schema.name)
+        self._registry.check_all([(subject, text) for subject, texts in subjects.items() for text in texts], "JSON")
         for subject, schemas in subjects.items():
             level = "NONE" if len(schemas) == 1 else self._registry.compatibility(subject)
             if level != "NONE":

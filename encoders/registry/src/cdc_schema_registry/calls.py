@@ -12,7 +12,7 @@ from cdc_core import CdcError, ConfigError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.client import client_of
 
-NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL = 40401, 40402, 40403, 40408
+_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA, _NO_LEVEL = 40401, 40402, 40403, 40408
 """Error codes of a registry for something that does not exist."""
 READ_ONLY = 42205
 """The error code of a registry whose mode, or that of a subject, allows no new versions."""
@@ -46,6 +46,16 @@ def get(address: RegistryAddress, path: str, **members: type) -> dict[str, Any]:
 def post(address: RegistryAddress, path: str, body: dict[str, Any], **members: type) -> dict[str, Any]:
     """Return the response to *body*, an object with these *members*. Raises: as `get`."""
     return _ask(lambda: client_of(address)._rest_client.post(path, body=body), members)
+
+
+def or_none(request: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the response, None when the registry found nothing."""
+    try:
+        return request()
+    except RefusedError as error:
+        if error.code in (_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA, _NO_LEVEL):
+            return None
+        raise
 
 
 def in_subject(subject: str, path: str = "") -> str:

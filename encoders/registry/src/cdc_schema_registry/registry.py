@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -16,14 +17,11 @@ from urllib.parse import quote
 from cdc_core import RUN_AGAIN, CdcError, ConfigError, DestinationLostError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.calls import (
-    NO_LEVEL,
-    NO_SCHEMA,
-    NO_SUBJECT,
-    NO_VERSION,
     READ_ONLY,
     RefusedError,
     get,
     in_subject,
+    or_none,
     post,
     translated,
 )
@@ -40,6 +38,7 @@ _VERIFY_TIMEOUT_S = 3.0
 _LAG_S = 2.0
 """Time after which every server of a registry knows what one of them registered."""
 _VERIFIED_AT_ONCE = 4
+_CHECKED_AT_ONCE = 8
 _IDENTIFIED = 16
 _provisional: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
 """The ids of schemas that are not registered, for messages that are only shown: counted down from the last one."""
@@ -173,7 +172,7 @@ class Registry:
         text = _texts.get(known)
         if text is None:
             try:
-                found = _or_none(lambda: get(self.address, f"schemas/ids/{schema_id}", schema=str))
+                found = or_none(lambda: get(self.address, f"schemas/ids/{schema_id}", schema=str))
             except Exception as error:
                 raise translated(self.address, f"schema {schema_id}", error, checking=False) from None
             if found is None:
@@ -204,6 +203,11 @@ class Registry:
         if reason is not None:
             raise ConfigError(self._incompatible(subject, schema, reason))
 
+    def check_all(self, schemas: Iterable[tuple[str, str]], schema_type: SchemaType) -> None:
+        """Return when `check` would for each of *schemas*, subjects and their schemas, a few at the same time."""
+        with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+            list(pool.map(lambda pair: self.check(pair[0], pair[1], schema_type), schemas))
+
     def compatibility(self, subject: str) -> str:
         """Return the compatibility level of *subject*: BACKWARD, NONE and so on.
 
@@ -211,9 +215,8 @@ class Registry:
         """
         try:
             own = f"config/{quote(subject, safe='')}?defaultToGlobal=true"
-            found = _or_none(lambda: get(self.address, own, compatibilityLevel=str))
-            level: str = (found or get(self.address, "config", compatibilityLevel=str))["compatibilityLevel"]
-            return level
+            found = or_none(lambda: get(self.address, own, compatibilityLevel=str))
+            return str((found or get(self.address, "config", compatibilityLevel=str))["compatibilityLevel"])
         except Exception as error:
             raise translated(self.address, f"subject '{subject}'", error, checking=True) from None
 
@@ -249,7 +252,7 @@ class Registry:
 
     def _latest(self, subject: str) -> RegisteredSchema | None:
         path = in_subject(subject, "/versions/latest")
-        found = _or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
+        found = or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
         if found is None:
             return None
         return RegisteredSchema(
@@ -271,31 +274,25 @@ class Registry:
 
     def _find(self, subject: str, schema: str, schema_type: SchemaType) -> int | None:
         """Return the id that *schema* has in *subject* now, None when it has none. Raises: what the client raises."""
-        found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type), id=int))
+        found = or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type), id=int))
         return None if found is None else int(found["id"])
 
     def _conflict(self, subject: str, schema: str, schema_type: SchemaType) -> str | None:
         """Return why *schema* cannot be the next version of *subject*; None when it can."""
         path, body = f"compatibility/{in_subject(subject, '/versions')}", _body(schema, schema_type)
         try:
-            answer = _or_none(lambda: post(self.address, f"{path}?verbose=true", body))
+            answer = or_none(lambda: post(self.address, f"{path}?verbose=true", body))
         except RefusedError as error:
             if error.status != _NO_PATH:
                 raise
             # Redpanda and Karapace compare with a version that the path names, and transitively with all before it.
-            answer = _or_none(lambda: post(self.address, f"{path}/latest?verbose=true", body))
+            answer = or_none(lambda: post(self.address, f"{path}/latest?verbose=true", body))
         if answer is None or answer.get("is_compatible", True):
             return None
         return "; ".join(map(str, answer.get("messages") or [answer.get("reason") or "no reason was returned"]))
 
     def _refused(
-        self,
-        subject: str,
-        schema: str,
-        schema_type: SchemaType,
-        error: Exception,
-        *,
-        checking: bool,
+        self, subject: str, schema: str, schema_type: SchemaType, error: Exception, *, checking: bool
     ) -> CdcError:
         """Return *error* of a request with *schema*, as `translated` does."""
         refused = ConfigError if checking else TerminalError
@@ -341,13 +338,3 @@ def _without(aside: str | None, schema: str) -> Any:
 
 def _body(schema: str, schema_type: SchemaType) -> dict[str, Any]:
     return {"schema": schema, "schemaType": schema_type}
-
-
-def _or_none(request: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the response, None when the registry found nothing."""
-    try:
-        return request()
-    except RefusedError as error:
-        if error.code in (NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL):
-            return None
-        raise
