@@ -82,6 +82,18 @@ def parse_value(hint: Any, value: Any, *, flag: bool = False) -> Any:
     raise TypeError(f"options cannot have the type {hint!r}")
 
 
+def is_option_type(hint: Any) -> bool:
+    """Return whether an option can have the type *hint*: whether `parse_value` can return each of its values."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return all(isinstance(choice, str) and choice == choice.lower() for choice in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return len(arguments) == 2 and type(None) in arguments and all(map(is_option_type, arguments))
+    if origin is tuple:
+        return arguments[1:] == (...,) and is_option_type(arguments[0])
+    return hint in (str, int, float, bool, type(None), Duration, ByteSize, Moment, Position, Tiers) or is_table(hint)
+
+
 @functools.cache
 def is_table(hint: Any) -> bool:
     """Return whether an option of type *hint* is a dict, or a dict or None."""

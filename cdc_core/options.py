@@ -33,6 +33,7 @@ from cdc_core.option_values import (
     default_text,
     format_bytes,
     format_duration,
+    is_option_type,
     is_table,
     parse_table,
     parse_value,
@@ -98,6 +99,18 @@ class OptionDoc:
     default: str
     doc: str
     secret: bool
+
+
+def fault_of(cls: type) -> str:
+    """Say what is wrong with *cls* as the class of a component's options; empty if nothing is."""
+    if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "is not a frozen dataclass"
+    for field in dataclasses.fields(cls):
+        if "doc" not in field.metadata:
+            return f"declares '{field.name}' without cdc_core.option(…, doc=…)"
+        if not is_option_type(_hints(cls)[field.name]):
+            return f"declares '{field.name}' as {field.type}, which cannot be the type of an option"
+    return ""
 
 
 def option_names(cls: type) -> tuple[str, ...]:

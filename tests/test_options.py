@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Any, Literal
 
 import pytest
@@ -16,6 +16,7 @@ from cdc_core.options import (
     Duration,
     counted,
     describe,
+    fault_of,
     format_bytes,
     format_duration,
     option,
@@ -215,6 +216,22 @@ def test_the_secrets_of_every_url_in_a_list_of_tables_are_secrets(as_text: bool)
 def test_the_secrets_in_a_secret_url_are_secrets_by_themselves() -> None:
     url = "https://me:hun%2Fter@host?client_key=LS0tLS1&timeout=1s"
     assert secret_values(parse(password=url)) == [url, "LS0tLS1", "hun%2Fter", "hun/ter"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "default", "fault"),
+    [
+        ("list[str]", option((), doc="x"), "declares 'size' as list[str], which cannot be the type of an option"),
+        ("int | str", option(1, doc="x"), "declares 'size' as int | str, which cannot be the type of an option"),
+        (Literal["None"], option("None", doc="x"), "declares 'size' as typing.Literal['None'], which cannot be"),
+        ("int", 1, "declares 'size' without cdc_core.option(…, doc=…)"),
+        (tuple[Literal["a"], ...] | None, option(None, doc="x"), ""),
+    ],
+)
+def test_a_field_that_no_user_could_set_is_a_fault(type_: Any, default: Any, fault: str) -> None:
+    cls = make_dataclass("Faulty", [("size", type_, default)], frozen=True)
+    assert fault_of(cls).startswith(fault)
+    assert bool(fault_of(cls)) == bool(fault)
 
 
 def test_the_table_has_a_row_for_each_option_in_order() -> None:

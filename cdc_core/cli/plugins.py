@@ -15,7 +15,7 @@ from cdc_core.cli.tables import echo_table
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import ConfigError, PluginLoadError
 from cdc_core.options import OptionDoc, describe, did_you_mean
-from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.classes import load_options
 from cdc_core.plugins.entry_points import DEMOS, Published, published
 from cdc_core.plugins.host import PluginHost
 
@@ -103,8 +103,7 @@ def _options_class(kind: str, name: str | None) -> type[Any]:
     known = sorted(listed.name for listed in host.listing() if listed.kind == kind)
     if name is None:
         raise ConfigError(f"name the {kind}; installed: {', '.join(known) or 'none'}")
-    registration = host.component(kind, name)
-    return load_class(registration.options, owner=f"{kind} '{name}'", install_hint=registration.install_hint)
+    return load_options(host.component(kind, name))
 
 
 def _explained(rows: Sequence[OptionDoc]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from cdc_core.options import parse_options
-from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.classes import load_class, load_options
 from cdc_core.registrations import Registration
 
 R = TypeVar("R", bound=Registration)
@@ -41,9 +41,8 @@ class Component(Generic[R]):
         return load_class(target, owner=self.owner, base=base, install_hint=self.registration.install_hint)
 
     def load_options(self) -> type[Any]:
-        """Return the class of the options. Raises: PluginLoadError."""
-        registration = self.registration
-        return load_class(registration.options, owner=self.owner, install_hint=registration.install_hint)
+        """Return the class of the options. Raises: PluginLoadError, ContractError."""
+        return load_options(self.registration)
 
     def parsed(self) -> Any:
         """Return the options instance. Raises: OptionError, PluginLoadError."""

@@ -13,7 +13,12 @@ from cdc_core.destination import Destination
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri
 from cdc_core.messages import TopicNames
+from cdc_core.resolved_sink import ResolvedSink
 from cdc_core.schema import TableName, TableSchema
+from cdc_core.sink import Sink
+from cdc_core.slice_reader import SliceReader
+from cdc_core.source_history import SourceHistory
+from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
@@ -70,7 +75,9 @@ def check_delivery(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> 
 
 
 def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:
-    """Return the tables that the source will be read for. Raises: ConfigError when it cannot be read."""
+    """Return the tables that the source will be read for. Raises: ConfigError when it cannot be read; ContractError."""
+    for part, base in (("planner", StepPlanner), ("reader", SliceReader), ("history", SourceHistory)):
+        feed.rangefeed.load(part, base)
     with closing(Parts(feed).open_rangefeed()) as rangefeed:
         rangefeed.check()
         return list(rangefeed.schemas())
@@ -141,7 +148,12 @@ def encoded_tables(
 
 
 def check_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
-    """Return when the destination can take rows of *schemas*. Raises: ConfigError when it cannot, or mixes tables."""
+    """Return when the destination can take rows of *schemas*.
+
+    Raises: ConfigError when it cannot, or mixes tables; ContractError.
+    """
+    for part, base in (("sink", Sink), ("resolved_sink", ResolvedSink)):
+        feed.sink.load(part, base)
     with closing(Parts(_for_tables(feed, schemas)).open_destination()) as destination:
         destination.check()
         if type(destination).topic is Destination.topic:

@@ -6,18 +6,21 @@ This is the only place of the core that imports modules it does not know.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from cdc_core.errors import ConfigError, ContractError, PluginLoadError
+from cdc_core.options import fault_of
+from cdc_core.registrations import Registration
 
 
 def load_class(target: str, *, owner: str, base: type | None = None, install_hint: str = "") -> type[Any]:
     """Return the class called *target*, "module:Class".
 
     *owner* names the component in messages ("sink 'kafka'"); *install_hint* says what to install when the import
-    fails. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a subclass of *base*.
+    fails. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a complete subclass of *base*.
     """
     module_name, _, class_name = target.partition(":")
     found = _member(module_name, class_name, owner=owner, install_hint=install_hint)
@@ -25,6 +28,17 @@ def load_class(target: str, *, owner: str, base: type | None = None, install_hin
         raise PluginLoadError(f"{owner} cannot be loaded: module '{module_name}' has no class '{class_name}'")
     if base is not None and not issubclass(found, base):
         raise ContractError(f"{owner}: '{target}' must be a subclass of {base.__module__}.{base.__name__}")
+    if base is not None and inspect.isabstract(found):
+        raise ContractError(f"{owner}: '{target}' does not define {', '.join(sorted(found.__abstractmethods__))}")  # type: ignore[attr-defined]
+    return found
+
+
+def load_options(registration: Registration) -> type[Any]:
+    """Return the class of a component's options. Raises: PluginLoadError, ContractError when users cannot set them."""
+    owner = f"{registration.KIND} '{registration.name}'"
+    found = load_class(registration.options, owner=owner, install_hint=registration.install_hint)
+    if fault := fault_of(found):
+        raise ContractError(f"{owner}: '{registration.options}' {fault}")
     return found
 
 
@@ -51,7 +65,9 @@ def needing(*packages: str, otherwise: str) -> Iterator[None]:
 def _member(module_name: str, name: str, *, owner: str, install_hint: str) -> Any:
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a stranger's module does when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a stranger's module does when it is imported
         hint = f"; {install_hint}" if install_hint else ""
         raise PluginLoadError(f"{owner} cannot be loaded: {type(error).__name__}: {error}{hint}") from error
     return getattr(module, name, None)

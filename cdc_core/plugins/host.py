@@ -179,7 +179,7 @@ class PluginHost:
         parts.append(f"installed: {', '.join(sorted(known))}" if known else f"no {kind} is installed")
         if not close:
             parts.append(f"run pip install {ours}" if ours else "install the package that registers it")
-        failed = [plugin.source.origin for plugin in self._plugins if plugin.problem and not plugin.registrations]
+        failed = [plugin.source.origin for plugin in self._plugins if not plugin.registrations]
         if failed:
             parts.append(f"could not be loaded: {', '.join(failed)} (see 'cdc plugins')")
         return UnknownPluginError("; ".join(parts))
@@ -203,5 +203,5 @@ def _listing(
         distribution=plugin.source.distribution,
         version=plugin.source.version,
         summary="" if registration is None else registration.summary,
-        problem=problem or ("" if registration else "registers nothing"),
+        problem=problem,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, fields
 from functools import cache
 from types import UnionType
@@ -25,6 +27,7 @@ KINDS: dict[str, type[Registration]] = {
     kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration, FunctionRegistration)
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -43,8 +46,11 @@ def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
     *manager* knows the hook specifications; a faulty plugin does not stay registered with it.
     """
     try:
-        plugin = source.load()
-    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
+        with redirect_stdout(sys.stderr):  # the output of `cdc --json` is JSON
+            plugin = source.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a stranger's module does when it is imported
         return Loaded(source=source, problem=f"cannot be imported: {_reason(error)}")
     problem = _misspelled(plugin)
     try:
@@ -59,6 +65,8 @@ def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
         problem = problem or wrong
     if problem and manager.is_registered(plugin):
         manager.unregister(plugin)
+    if not registrations:
+        problem = problem or "registers nothing"
     return Loaded(source=source, registrations=tuple(registrations), problem=problem)
 
 
@@ -146,6 +154,10 @@ def _is_name(value: str) -> bool:
     return _NAME.fullmatch(value) is not None
 
 
+def _are_schemes(value: tuple[str, ...]) -> bool:
+    return bool(value) and all(map(_SCHEME.fullmatch, value))
+
+
 def _is_new_to_sql(value: str) -> bool:
     from cdc_core.queries.functions import refused_name  # with the parser of queries, and most plugins have no function
 
@@ -177,7 +189,7 @@ _LISTED_TYPES = f"{', '.join(map(str, _VALUE_TYPES))} or decimal128"
 
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": (_is_name, "lower-case letters, digits and . _ + -"),
-    "schemes": (lambda value: bool(value) and all(map(_is_name, value)), "one or more URI schemes in lower case"),
+    "schemes": (_are_schemes, "one or more URI schemes in lower case, without _"),
     "output": _words(("messages", "files")),
     "outputs": _words(("messages", "files")),
     "envelopes": _words(ENVELOPES),

@@ -30,7 +30,7 @@ from cdc_core.encoder_context import EncoderContext
 from cdc_core.errors import ConfigError, HistoryLostError
 from cdc_core.masking import masked_uri
 from cdc_core.options import counted, option_names, parse_options
-from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.classes import load_class, load_options
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
@@ -231,7 +231,7 @@ class ChangeReader:
                 " destination's own client instead"
             )
         owner = f"sink '{sink.name}'"
-        options = load_class(sink.options, owner=owner, install_hint=sink.install_hint)
+        options = load_options(sink)
         parameters = canonical_names(parameters, option_names(options), owner=repr(self))
         history = load_class(sink.history, owner=owner, base=StoredHistory, install_hint=sink.install_hint)
         opened: StoredHistory = history(
@@ -246,7 +246,7 @@ class ChangeReader:
             owner = f"encoder '{encoder.name}'"
             if not encoder.decoder:
                 raise ConfigError(f"{owner} has no decoder, so file {file.path} cannot be read")
-            options = load_class(encoder.options, owner=owner, install_hint=encoder.install_hint)
+            options = load_options(encoder)
             cls = load_class(encoder.decoder, owner=owner, base=Decoder, install_hint=encoder.install_hint)
             context = EncoderContext(
                 changefeed=self._changefeed,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.command import Cdc
-from cdc_testing.scripted import CounterRangefeed, Script
+from cdc_testing.scripted import CounterPlanner, CounterRangefeed, JournalResolvedSink, Script
 from cdc_testing.stored import node, progress
 
 from cdc_core import RangefeedContext
@@ -66,6 +66,14 @@ def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, cdc: C
     lines = cdc("check", file, status=2).out.splitlines()
     assert lines[1] == "  source   paper paper://user:***@desk/db … wal_level is not logical for ***"
     assert lines[-1] == "  sink     shelf shelf://room … the directory is not writable"
+
+
+def test_check_loads_every_part_that_a_run_needs(file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CounterPlanner, "__abstractmethods__", frozenset({"slices"}))
+    monkeypatch.setattr(JournalResolvedSink, "__abstractmethods__", frozenset({"emit_resolved"}))
+    lines = cdc("check", file, status=2).out.splitlines()
+    assert lines[1].endswith("rangefeed 'paper': 'cdc_testing.scripted:CounterPlanner' does not define slices")
+    assert lines[-1].endswith("sink 'shelf': 'cdc_testing.scripted:JournalResolvedSink' does not define emit_resolved")
 
 
 @pytest.mark.parametrize(

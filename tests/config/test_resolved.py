@@ -283,13 +283,10 @@ def test_a_secret_is_known_in_its_encoded_and_its_decoded_form() -> None:
 @pytest.mark.parametrize(
     ("target", "error", "complaint"),
     [
-        (
-            "no_such_module_at_all:Sink",
-            PluginLoadError,
-            "No module named 'no_such_module_at_all'; pip install 'cdc-shelf",
-        ),
+        ("no_such_module:Sink", PluginLoadError, "No module named 'no_such_module'; pip install 'cdc-shelf"),
         ("cdc_testing.scripted:NoSuchSink", PluginLoadError, "module 'cdc_testing.scripted' has no class 'NoSuchSink'"),
         ("cdc_testing.scripted:PlainEncoder", ContractError, "must be a subclass of cdc_core.sink.Sink"),
+        ("cdc_core:Sink", ContractError, "'cdc_core:Sink' does not define emit, flush"),
     ],
 )
 def test_a_component_that_cannot_be_loaded_says_why(target: str, error: type[Exception], complaint: str) -> None:
@@ -301,6 +298,8 @@ def test_a_component_that_cannot_be_loaded_says_why(target: str, error: type[Exc
 def test_options_that_cannot_be_loaded_are_refused_while_resolving() -> None:
     with pytest.raises(PluginLoadError, match="sink 'shelf' cannot be loaded: ModuleNotFoundError"):
         feed(shelf=sink(options="no_such_module_at_all:Options"))
+    with pytest.raises(ContractError, match="sink 'shelf': 'cdc_core:Sink' is not a frozen dataclass"):
+        feed(shelf=sink(options="cdc_core:Sink"))
 
 
 def test_components_are_opened_with_what_the_user_asked_for() -> None:

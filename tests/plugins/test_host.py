@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,8 +81,9 @@ def test_a_plugin_that_fails_to_import_stops_no_other() -> None:
     assert broken[0].problem == "cannot be imported: ImportError: No module named 'x'"
 
 
-def test_a_plugin_that_tries_to_exit_stops_no_other() -> None:
-    found = PluginHost([failing(SystemExit(3)), source_of(plugin(sink()), "cdc-shelf")])
+@pytest.mark.parametrize("error", [SystemExit(3), BaseException("a library in Rust panicked")])
+def test_a_plugin_that_tries_to_exit_stops_no_other(error: BaseException) -> None:
+    found = PluginHost([failing(error), source_of(plugin(sink()), "cdc-shelf")])
     assert found.sink_for("shelf://x").name == "shelf"
 
 
@@ -136,8 +138,9 @@ def test_a_hook_with_arguments_that_it_does_not_get_is_a_problem() -> None:
         ([sink(summary=None)], "summary=None; expected str"),
         ([sink(schemes="kafka")], "schemes='kafka'; expected tuple[str, ...]"),  # type: ignore[arg-type]
         ([sink(schemes=("s3", 3))], "schemes=('s3', 3); expected tuple[str, ...]"),  # type: ignore[arg-type]
-        ([sink(schemes=())], "schemes=(); expected one or more URI schemes in lower case"),
-        ([sink(schemes=("S3",))], "schemes=('S3',); expected one or more URI schemes in lower case"),
+        ([sink(schemes=())], "schemes=(); expected one or more URI schemes in lower case, without _"),
+        ([sink(schemes=("S3",))], "schemes=('S3',); expected one or more URI schemes in lower case, without _"),
+        ([sink(schemes=("my_s3",))], "schemes=('my_s3',); expected one or more URI schemes in lower case, without _"),
         ([sink(output="rows")], "output='rows'; expected 'messages' or 'files'"),
         ([sink(forced=frozenset({"keys"}))], "forced=frozenset({'keys'}); expected 'diff', 'key_in_value', "),
         ([sink(forced={"diff"})], "forced={'diff'}; expected frozenset[str]"),
@@ -311,6 +314,8 @@ def test_a_wanted_plugin_that_could_not_be_imported_says_why() -> None:
 def test_a_plugin_that_registers_nothing_is_listed() -> None:
     (listed,) = PluginHost([source_of(SimpleNamespace(), "cdc-empty")]).listing()
     assert (listed.kind, listed.name, listed.problem) == ("", "cdc_empty", "registers nothing")
+    with pytest.raises(UnknownPluginError, match=r"could not be loaded: cdc-empty 1\.0"):
+        PluginHost([source_of(SimpleNamespace(), "cdc-empty")]).sink_for("shelf://x")
 
 
 def test_one_module_published_by_two_distributions_is_a_conflict() -> None:
@@ -353,7 +358,8 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
     install(tmp_path, "cdc-wrong", "0.3", module="cdc_t_wrong", source=WRONG_TYPE)
     install(tmp_path, "cdc-one", "1.0", module="cdc_t_one", source=GOOD_SINK.format(name="pile", summary="One"))
     install(tmp_path, "cdc-two", "2.0", module="cdc_t_two", source=GOOD_SINK.format(name="pile", summary="Two"))
-    install(tmp_path, "cdc-good", "3.0", module="cdc_t_good", source=GOOD_SINK.format(name="well", summary="Good"))
+    good = textwrap.dedent(GOOD_SINK).format(name="well", summary="Good")
+    install(tmp_path, "cdc-good", "3.0", module="cdc_t_good", source="print('hello')\n" + good)
     done = subprocess.run(
         [sys.executable, "-m", "cdc_core", "plugins"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -362,6 +368,7 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr == "hello\n"  # not among the output, which may be JSON
     rows = {row[3]: row for row in (line.split(maxsplit=5) for line in done.stdout.splitlines())}
     assert rows["cdc-broken"][4:] == [
         "0.1",

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from cdc_core.errors import CdcError
 from cdc_core.options import OptionDoc, describe
-from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.classes import load_options
 from cdc_core.plugins.entry_points import Listing
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.node_reports import NodeReport
@@ -233,9 +233,7 @@ def _row(plugins: PluginHost, listed: Listing) -> PluginRow:
     problem = listed.problem
     if not problem and listed.kind in _WITH_OPTIONS:
         try:
-            registration = plugins.component(listed.kind, listed.name)
-            owner = f"{listed.kind} '{listed.name}'"
-            options = describe(load_class(registration.options, owner=owner, install_hint=registration.install_hint))
+            options = describe(load_options(plugins.component(listed.kind, listed.name)))
         except CdcError as error:
             problem = str(error)
     return PluginRow(listed=listed, problem=problem, options=options)

@@ -19,7 +19,7 @@ from cdc_core import ConfigError, Kind, RangefeedRegistration
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import describe
-from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.classes import load_options
 
 
 class Startup(RangefeedSuite):
@@ -103,8 +103,7 @@ class Startup(RangefeedSuite):
 
         The text appears in the README's table, in `cdc options` and in errors for wrong values.
         """
-        options = load_class(registration.options, owner=f"rangefeed '{registration.name}'")
-        for option in describe(options):
+        for option in describe(load_options(registration)):
             assert option.doc.strip().endswith("."), f"option '{option.name}' is not documented: {option.doc!r}"
 
     @requires("secret", "the source's URI must contain a secret")

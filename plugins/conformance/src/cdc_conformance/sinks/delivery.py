@@ -192,7 +192,7 @@ class Order:
         Choose the partition by a hash of the key's bytes that is the same in every process. Python's `hash()` of text
         and bytes is not.
         """
-        batches = [versions(range(12), at=100 * step) for step in range(5)]
+        batches = [versions(range(step, 12), at=100 * step) for step in range(5)]  # no key keeps its place
         with readable.closing(readable.open_sink()) as sink:
             for step, batch in enumerate(batches[:3]):
                 readable.write_with(sink, batch, step=step)

@@ -70,25 +70,14 @@ class Failures:
 
     @requires("disturbance", "the destination must fail")
     def test_an_outage_within_a_slice_loses_and_reorders_nothing(self, readable: SinkRig, disturbance: Any) -> None:
-        """The destination is down for one batch of a slice and available for the next one, and the sink stays open.
+        """The destination restarts between two batches of a slice, or is down for one batch, and the sink stays open.
 
         A call that raises ends the slice, and a new sink repeats it. If none raises, every row is there, in order. Look
-        for retries that let later rows pass, and for a failed request that is never sent again.
+        for retries that let later rows pass, for a failed request that is never sent again, and for a new connection
+        that forgets what the old one did not acknowledge.
         """
-        batches = [versions(range(6), at=100 * number) for number in range(3)]
-        sink = readable.open_sink()
-        readable.begin(sink, *batches)
-        sink.emit(batches[0])
-        with disturbance.broken():
-            error = failure_of(lambda: sink.emit(batches[1]))
-        error = error or failure_of(lambda: (sink.emit(batches[2]), sink.flush()))
-        failure_of(lambda: readable.close(sink))
-        if error is not None:
-            assert isinstance(error, RetryableError), f"during an outage, emit or flush must not raise {error!r}"
-            readable.write(*batches, epoch=2)
-        readable.assert_arrived(
-            *batches, after="the destination was down for the second of three batches", in_order=True
-        )
+        _interrupt(readable, disturbance, batches=0, epoch=1)
+        _interrupt(readable, disturbance, batches=1, epoch=3)
 
     @requires("disturbance", "the destination must fail")
     def test_all_errors_are_cdc_errors(self, rig: SinkRig, disturbance: Any) -> None:
@@ -200,6 +189,23 @@ class Stalls:
         assert closing.ended(within_s=_LIMIT_S), f"close still waits {_LIMIT_S:g} s after the end of the stall"
         assert prompt, f"close did not return within {close_limit_s:g} s while the destination accepted nothing"
         assert closing.error is None, f"close raised {closing.error!r}"
+
+
+def _interrupt(readable: SinkRig, disturbance: Any, *, batches: int, epoch: int) -> None:
+    """Break the destination after the first of three batches, for as long as the next *batches* are emitted."""
+    first, *others = written = [versions(range(6), at=1000 * epoch + 100 * number) for number in range(3)]
+    sink = readable.open_sink(epoch=epoch)
+    readable.emit(sink, first, step=epoch)
+    readable.expect(*others)
+    with disturbance.broken():
+        error = failure_of(lambda: [sink.emit(batch) for batch in others[:batches]])
+    error = error or failure_of(lambda: ([sink.emit(batch) for batch in others[batches:]], sink.flush()))
+    failure_of(lambda: readable.close(sink))
+    if error is not None:
+        assert isinstance(error, RetryableError), f"during an outage, emit or flush must not raise {error!r}"
+        readable.write(*written, epoch=epoch + 1, step=epoch)
+    down = "for the second of three batches" if batches else "between the first two of three batches"
+    readable.assert_arrived(*written, after=f"the destination was down {down}", in_order=True)
 
 
 def _large_batch(number: int) -> RowBatch:

@@ -103,14 +103,6 @@ class HasAnUndocumentedOption(ReferenceEncoderOptions):
     tidy: bool = option(False, doc="")
 
 
-@breaks("test_wrong_options_are_refused")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptsAnyOption(ReferenceEncoderOptions):
-    """Has an option of type Any."""
-
-    extra: Any = option(None, doc="Any value.")
-
-
 @breaks("test_contexts_can_be_pickled")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoresAFunctionInItsOptions(ReferenceEncoderOptions):

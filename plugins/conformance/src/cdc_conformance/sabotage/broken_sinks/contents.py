@@ -128,8 +128,8 @@ class Contents(WatchedSink):
 
     @breaks("test_a_key_stays_at_one_endpoint", "partition_of")
     def moves_keys(self, key: bytes | None) -> int:
-        """Chooses the partition by key and step, to spread the load."""
-        return (zlib.crc32(key or b"") + self.step) % self.options.partitions
+        """Chooses the partition by key and place in the slice, to spread the load."""
+        return (zlib.crc32(key or b"") + len(self.buffer)) % self.options.partitions
 
 
 @breaks("test_parallel_sinks_do_not_interfere")
