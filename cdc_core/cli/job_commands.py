@@ -5,15 +5,17 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.located import STORE_VARIABLE, opened, require_store, state_of
-from cdc_core.cli.session import CliSession
+from cdc_core.cli.session import CliSession, debug_option, json_option
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.verbs import Verb
@@ -40,6 +42,21 @@ def changefeeds_at(session: CliSession, store: str | None, *, create: bool = Fal
         else:
             require_store(changefeeds.store, option="--store")
         yield changefeeds
+
+
+def job_command(function: Callable[..., int | None]) -> Callable[..., Any]:
+    """Give a command --store, --json and --debug; call it with the session and, open, the store for verbs."""
+
+    @job_store_option
+    @json_option
+    @debug_option
+    @click.pass_obj
+    @wraps(function)
+    def called(session: CliSession, /, store: str | None, **given: Any) -> int | None:
+        with changefeeds_at(session, store) as changefeeds:
+            return function(session, changefeeds, **given)
+
+    return called
 
 
 def await_job(changefeeds: Changefeeds, job: JobRecord, verb: Verb) -> JobRecord:

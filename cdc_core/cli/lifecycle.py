@@ -11,14 +11,13 @@ from cdc_core.cli.job_commands import (
     agreed,
     await_job,
     by_user,
-    changefeeds_at,
     echo_job,
-    job_store_option,
+    job_command,
     require_owner,
     wait_option,
 )
 from cdc_core.cli.located import Named, changefeed_command, opened
-from cdc_core.cli.session import CliSession, debug_option, json_option
+from cdc_core.cli.session import CliSession, json_option
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING, JobRecord
 
@@ -31,23 +30,20 @@ _reason_option = click.option(
 @click.argument("name", metavar="NAME", shell_complete=complete_name)
 @_reason_option
 @wait_option
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def pause(session: CliSession, name: str, reason: str | None, wait: bool, store: str | None, as_json: bool) -> int:
+@job_command
+def pause(
+    session: CliSession, changefeeds: Changefeeds, name: str, reason: str | None, wait: bool, as_json: bool
+) -> None:
     """Pause the job NAME: its node finishes the running step, and no node runs the job until `cdc resume`.
 
     While a job is paused, its source retains the history that the job has not delivered, and may run out of space. NAME
     may also be a changefeed that `cdc run` runs. If it is running, it finishes its step and waits; otherwise its next
     run waits.
     """
-    with changefeeds_at(session, store) as changefeeds:
-        job = changefeeds.pause(name, reason or by_user())
-        if wait and job.state not in RESTING:
-            job = await_job(changefeeds, job, "pause")
-        echo_job(session, changefeeds, job, pause_text(job), as_json=as_json)
-    return 0
+    job = changefeeds.pause(name, reason or by_user())
+    if wait and job.state not in RESTING:
+        job = await_job(changefeeds, job, "pause")
+    echo_job(session, changefeeds, job, pause_text(job), as_json=as_json)
 
 
 def pause_text(job: JobRecord) -> str:
@@ -102,12 +98,9 @@ def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
 @_reason_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @wait_option
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
+@job_command
 def cancel(
-    session: CliSession, name: str, reason: str | None, yes: bool, wait: bool, store: str | None, as_json: bool
+    session: CliSession, changefeeds: Changefeeds, name: str, reason: str | None, yes: bool, wait: bool, as_json: bool
 ) -> int:
     """End the job NAME for good: a node drops what the job created at its source, such as PostgreSQL's slot and
     publication.
@@ -116,13 +109,12 @@ def cancel(
     everything, repeat it. If no running node can drop everything, the state of the job becomes revert-failed, and its
     reason says what is left and why.
     """
-    with changefeeds_at(session, store) as changefeeds:
-        if not agreed(f"Cancel job '{name}' for good?", yes=yes):
-            return 1
-        job = changefeeds.cancel(name, reason or by_user())
-        if wait:
-            job = await_job(changefeeds, job, "cancel")
-        echo_job(session, changefeeds, job, cancel_text(job), as_json=as_json)
+    if not agreed(f"Cancel job '{name}' for good?", yes=yes):
+        return 1
+    job = changefeeds.cancel(name, reason or by_user())
+    if wait:
+        job = await_job(changefeeds, job, "cancel")
+    echo_job(session, changefeeds, job, cancel_text(job), as_json=as_json)
     return 0
 
 
@@ -138,37 +130,27 @@ def cancel_text(job: JobRecord) -> str:
 @click.command
 @click.argument("name", metavar="NAME", shell_complete=complete_name)
 @click.argument("user", metavar="USER")
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def owner(session: CliSession, name: str, user: str, store: str | None, as_json: bool) -> int:
+@job_command
+def owner(session: CliSession, changefeeds: Changefeeds, name: str, user: str, as_json: bool) -> None:
     """Make USER the owner of the job NAME. A node can be restricted to the jobs of certain owners."""
-    with changefeeds_at(session, store) as changefeeds:
-        job = changefeeds.set_owner(name, require_owner(user))
-        echo_job(session, changefeeds, job, f"job '{name}' belongs to {user}", as_json=as_json)
-    return 0
+    job = changefeeds.set_owner(name, require_owner(user))
+    echo_job(session, changefeeds, job, f"job '{name}' belongs to {user}", as_json=as_json)
 
 
 @click.command
 @click.argument("node", metavar="NODE")
 @wait_option
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json: bool) -> int:
+@job_command
+def drain(session: CliSession, changefeeds: Changefeeds, node: str, wait: bool, as_json: bool) -> None:
     """Drain the node NODE, as `cdc nodes` lists it: the node finishes the running steps of its jobs, hands the jobs
     over, and stops.
 
     Other nodes adopt the jobs. Sending SIGTERM to the node has the same effect.
     """
-    with changefeeds_at(session, store) as changefeeds:
-        found = changefeeds.drain(node)
-        if wait:
-            changefeeds.wait_for_end(found)
-        if as_json:
-            session.echo_json(changefeeds.node(found).to_json())
-        else:
-            click.echo(f"node '{node}' has ended" if wait else f"node '{node}' is draining and will end")
-    return 0
+    found = changefeeds.drain(node)
+    if wait:
+        changefeeds.wait_for_end(found)
+    if as_json:
+        session.echo_json(changefeeds.node(found).to_json())
+    else:
+        click.echo(f"node '{node}' has ended" if wait else f"node '{node}' is draining and will end")

@@ -9,7 +9,8 @@ from typing import Any, get_args
 import click
 
 from cdc_core.changefeeds.scheduling import require_schedule_name, scheduled
-from cdc_core.cli.job_commands import changefeeds_at, job_store_option, require_owner, user_name
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.cli.job_commands import changefeeds_at, job_command, job_store_option, require_owner, user_name
 from cdc_core.cli.located import find_changefeed, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.config.changefeed import Changefeed
@@ -103,65 +104,45 @@ def new_schedule(
 
 
 @schedule.command("list")
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def list_(session: CliSession, store: str | None, as_json: bool) -> int:
+@job_command
+def list_(session: CliSession, changefeeds: Changefeeds, as_json: bool) -> None:
     """List the schedules of the store."""
-    with changefeeds_at(session, store) as changefeeds:
-        found = changefeeds.schedules()
-        if not (found or as_json):
-            click.echo(f"the progress store {changefeeds.store.shown} has no schedules")
-        for index, each in enumerate(found):
-            if index and not as_json:
-                click.echo()
-            _print(session, each, as_json=as_json)
-    return 0
+    found = changefeeds.schedules()
+    if not (found or as_json):
+        click.echo(f"the progress store {changefeeds.store.shown} has no schedules")
+    for index, each in enumerate(found):
+        if index and not as_json:
+            click.echo()
+        _print(session, each, as_json=as_json)
 
 
 @schedule.command(short_help="Pause a schedule: it starts no more runs.")
 @click.argument("name")
 @click.option("--reason", default="requested", show_default=True, help="Reason to show in `cdc schedule list`.")
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def pause(session: CliSession, name: str, reason: str, store: str | None, as_json: bool) -> int:
+@job_command
+def pause(session: CliSession, changefeeds: Changefeeds, name: str, reason: str, as_json: bool) -> None:
     """Pause the schedule NAME: it starts no more runs. Runs that have started are not affected."""
-    with changefeeds_at(session, store) as changefeeds:
-        _print(session, changefeeds.pause_schedule(name, reason), as_json=as_json)
-    return 0
+    _print(session, changefeeds.pause_schedule(name, reason), as_json=as_json)
 
 
 @schedule.command(short_help="Resume a paused schedule.")
 @click.argument("name")
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
+@job_command
+def resume(session: CliSession, changefeeds: Changefeeds, name: str, as_json: bool) -> None:
     """Resume the paused schedule NAME. Its next run starts when the cron expression next matches."""
-    with changefeeds_at(session, store) as changefeeds:
-        _print(session, changefeeds.resume_schedule(name), as_json=as_json)
-    return 0
+    _print(session, changefeeds.resume_schedule(name), as_json=as_json)
 
 
 @schedule.command(short_help="Remove a schedule; its jobs stay.")
 @click.argument("name")
-@job_store_option
-@json_option
-@debug_option
-@click.pass_obj
-def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
+@job_command
+def drop(session: CliSession, changefeeds: Changefeeds, name: str, as_json: bool) -> None:
     """Remove the schedule NAME. Its jobs stay: end running jobs with `cdc cancel`."""
-    with changefeeds_at(session, store) as changefeeds:
-        dropped = changefeeds.drop_schedule(name)
-        if as_json:
-            session.echo_json(_as_json(dropped))
-        else:
-            click.echo(f"schedule '{name}' is removed")
-    return 0
+    dropped = changefeeds.drop_schedule(name)
+    if as_json:
+        session.echo_json(_as_json(dropped))
+    else:
+        click.echo(f"schedule '{name}' is removed")
 
 
 def _moment(text: str) -> float:
