@@ -40,7 +40,7 @@ from cdc_rangefeed_postgres.row_filter import RowFilter, explained
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_use import log_idle_limit
-from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
+from cdc_rangefeed_postgres.starting import Start, require_given
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, endpoint_of, is_intent
 from cdc_rangefeed_postgres.versions import first_states, schemas_of
@@ -150,22 +150,25 @@ class PostgresRangefeed(Rangefeed):
             connection = self._connection.open()
             if saved is None:
                 require_no_namesake(connection, self.context, self._slot)
-            if saved is None or is_intent(saved):
-                load = partial(self._load, connection, {})
-                drop = partial(self._drop, everywhere=saved is not None)
-                self._token = first_token(
-                    connection, self._slot, self.context, load, save, primary=self._primary, drop=drop, hold=self._hold
-                )
-            else:
+            token = None if saved is None or is_intent(saved) else PostgresToken.from_json(saved)
+            states: Mapping[str, TableState] = {}
+            if token is not None:
                 if self.context.temporary:
                     TemporaryObjects.of(self._slot)
-                token = PostgresToken.from_json(saved)
                 over = left_behind(connection, self._slot.publication, token)
                 states = {name: state for name, state in token.tables.items() if name not in over}
-                load = partial(self._load, connection, states)
-                self._token = resumed_token(
-                    connection, self._slot, self.context, token, load, save, primary=self._primary
-                ).following(token)
+            start = Start(
+                connection=connection,
+                slot=self._slot,
+                context=self.context,
+                primary=self._primary,
+                load=partial(self._load, connection, states),
+                save=save,
+            )
+            if token is None:
+                self._token = start.first(drop=partial(self._drop, everywhere=saved is not None), hold=self._hold)
+            else:
+                self._token = start.resumed(token).following(token)
             self._token = replace(self._token, endpoint=self._server.used)
             return self._token.to_json()
 

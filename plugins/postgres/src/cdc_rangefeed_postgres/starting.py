@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_core import RangefeedContext, Timestamp, Token
@@ -27,7 +27,7 @@ from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
-from cdc_rangefeed_postgres.token import PostgresToken, Scan, TableState, intent
+from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states, present_types
 from cdc_rangefeed_postgres.watched_catalog import load_watched
 
@@ -47,183 +47,166 @@ def require_given(connection: Connection, slot: Slot, context: RangefeedContext,
         require_origin(connection, slot)
 
 
-def first_token(
-    connection: Connection,
-    slot: Slot,
-    context: RangefeedContext,
-    load: Callable[[], Catalog],
-    save: Callable[[Token], None],
-    *,
-    primary: Primary,
-    drop: Callable[[], None],
-    hold: Callable[[], TemporaryObjects],
-) -> PostgresToken:
-    """Create the publication and the slot that are not given, and return a token at the position where reading begins.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The start of one attempt, by *connection*. *load* reads the watched tables anew; *save* saves a token at once."""
 
-    The intent is saved first. *drop* removes what a crashed attempt had created. *hold* opens what holds a temporary
-    slot and its publication.
-    """
-    published = load()
-    tables = list(published.tables.values())
-    require_given(connection, slot, context, tables)
-    begin = None if slot.temporary else cursor_position(connection, slot, context)
-    set_lock_timeout(connection, context.options.lock_timeout)
-    save(intent(slot.name))
-    clock: Any = connection.execute(CLOCK_US).fetchone()
-    drop()
-    limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
-    held = hold() if slot.temporary else None
-    filtered: Mapping[str, Filtered] = {}
-    if not slot.publication.given:
-        publishing = primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s)
-        with publishing as publisher, publisher.transaction():
-            slot.publication.create(publisher, tables)
-            filtered = RowFilters(context, slot.publication).apply(publisher, connection, published)
-    set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
-    with primary.logging_transactions(connection):
-        if held is not None:
-            lsn = held.create_slot(limit_s=limit_s)
-            if slot.origin is not None:
-                begin = cursor_position(connection, slot, context)
-                lsn = first_position(connection, slot, limit_s=limit_s) if begin is None else begin
-        elif begin is not None:
-            lsn = begin
-        elif slot.given:
-            lsn = first_position(connection, slot, limit_s=limit_s)
-        else:
-            lsn = slot.create(connection, limit_s=limit_s)
-    set_lock_timeout(connection, lock_timeout_s)
-    # Everything below is read after the consistent point, so it includes everything that existed there.
-    names, found = {table.name.qualified for table in tables}, load()
-    # A table that was created meanwhile is not published. It joins later.
-    catalog = replace(found, tables={name: table for name, table in found.tables.items() if name in names})
-    tables = list(catalog.tables.values())
-    states = _filtered(with_layouts(connection, catalog, first_states(connection, catalog)), filtered)
-    scan = None
-    if context.initial_scan:
-        parts = first_parts(tables, survey(connection, [leaf.oid for table in tables for leaf in table.leaves]))
-        total = sum(part.blocks for part in parts)
-        scan = Scan(parts=parts, total=total) if parts else None
-        log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
-    return PostgresToken(
-        lsn=lsn,
-        # What a slot has from before the start keeps its commit times.
-        clock=None if slot.given or slot.origin else Timestamp(clock[0] * 1000),
-        tables=states,
-        catalog=catalog.fingerprint,
-        settled=newest(connection),
-        types=present_types(connection, catalog).types,
-        scan=scan,
-    )
+    connection: Connection
+    slot: Slot
+    context: RangefeedContext
+    primary: Primary
+    load: Callable[[], Catalog]
+    save: Callable[[Token], None]
 
+    def first(self, *, drop: Callable[[], None], hold: Callable[[], TemporaryObjects]) -> PostgresToken:
+        """Create the publication and the slot that are not given, and return a token where reading begins.
 
-def resumed_token(
-    connection: Connection,
-    slot: Slot,
-    context: RangefeedContext,
-    saved: PostgresToken,
-    load: Callable[[], Catalog],
-    save: Callable[[Token], None],
-    *,
-    primary: Primary,
-) -> PostgresToken:
-    """Return the token to continue from, when the slot has all changes after *saved* and nothing else uses it.
+        The intent is saved first. *drop* removes what a crashed attempt had created. *hold* opens what holds a
+        temporary slot and its publication.
+        """
+        connection, slot, context = self.connection, self.slot, self.context
+        published = self.load()
+        tables = list(published.tables.values())
+        require_given(connection, slot, context, tables)
+        begin = None if slot.temporary else cursor_position(connection, slot, context)
+        set_lock_timeout(connection, context.options.lock_timeout)
+        self.save(intent(slot.name))
+        clock: Any = connection.execute(CLOCK_US).fetchone()
+        drop()
+        held = hold() if slot.temporary else None
+        filtered: Mapping[str, Filtered] = {}
+        if not slot.publication.given:
+            with self._publishing() as publisher, publisher.transaction():
+                slot.publication.create(publisher, tables)
+                filtered = RowFilters(context, slot.publication).apply(publisher, connection, published)
+        lsn = self._position(begin, held)
+        # Everything below is read after the consistent point, so it includes everything that existed there.
+        names, found = {table.name.qualified for table in tables}, self.load()
+        # A table that was created meanwhile is not published. It joins later.
+        catalog = replace(found, tables={name: table for name, table in found.tables.items() if name in names})
+        tables = list(catalog.tables.values())
+        states = _filtered(with_layouts(connection, catalog, first_states(connection, catalog)), filtered)
+        scan = None
+        if context.initial_scan:
+            parts = self._parts(tables)
+            total = sum(part.blocks for part in parts)
+            scan = Scan(parts=parts, total=total) if parts else None
+            log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
+        return PostgresToken(
+            lsn=lsn,
+            # What a slot has from before the start keeps its commit times.
+            clock=None if slot.given or slot.origin else Timestamp(clock[0] * 1000),
+            tables=states,
+            catalog=catalog.fingerprint,
+            settled=newest(connection),
+            types=present_types(connection, catalog).types,
+            scan=scan,
+        )
 
-    Tables that *saved* does not have are published and scanned; tables that are no longer watched leave it. *save* gets
-    a token before row filters are changed.
-    """
-    slot.require(connection, needed=saved.lsn)
-    slot.end_old_connections(connection)
-    if slot.given:
-        require_slot(connection, slot, context)
-    if saved.left:
-        log.info("moved from %s to %s", lsn_text(saved.left), lsn_text(saved.lsn))
-        slot.release(connection, saved.lsn, released=None, last_record=0)
-        saved = begun(saved)
-    catalog, selection = load(), Selection.parse(context.tables)
-    require_unaltered(slot.publication, catalog, saved)
-    saved = _refiltered(connection, slot, context, catalog, saved, save, primary)
-    if {name: table.oid for name, table in catalog.tables.items()} != {
-        name: state.oid for name, state in saved.tables.items()
-    }:
-        saved = _with_tables(connection, slot, context, selection, saved, load, primary)
-    present = load_watched(connection, slot, saved, selection, diff=False)
-    log_renamed(present.tables.values())
-    saved = compared(saved, present)
-    if saved.scan is None:
-        return saved
-    log.info("scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
-    return replace(saved, scan=replace(saved.scan, snapshot=None))
+    def resumed(self, saved: PostgresToken) -> PostgresToken:
+        """Return the token to continue from, when the slot has all changes after *saved* and nothing else uses it.
 
+        Tables that *saved* does not have are published and scanned; tables that are no longer watched leave it. A token
+        is saved before row filters are changed.
+        """
+        connection, slot = self.connection, self.slot
+        slot.require(connection, needed=saved.lsn)
+        slot.end_old_connections(connection)
+        if slot.given:
+            require_slot(connection, slot, self.context)
+        if saved.left:
+            log.info("moved from %s to %s", lsn_text(saved.left), lsn_text(saved.lsn))
+            slot.release(connection, saved.lsn, released=None, last_record=0)
+            saved = begun(saved)
+        catalog, selection = self.load(), Selection.parse(self.context.tables)
+        require_unaltered(slot.publication, catalog, saved)
+        saved = self._refiltered(catalog, saved)
+        if {name: table.oid for name, table in catalog.tables.items()} != {
+            name: state.oid for name, state in saved.tables.items()
+        }:
+            saved = self._with_tables(selection, saved)
+        present = load_watched(connection, slot, saved, selection, diff=False)
+        log_renamed(present.tables.values())
+        saved = compared(saved, present)
+        if saved.scan is None:
+            return saved
+        log.info("scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)
+        return replace(saved, scan=replace(saved.scan, snapshot=None))
 
-def _with_tables(
-    connection: Connection,
-    slot: Slot,
-    context: RangefeedContext,
-    selection: Selection,
-    saved: PostgresToken,
-    load: Callable[[], Catalog],
-    primary: Primary,
-) -> PostgresToken:
-    """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved.
+    def _publishing(self) -> AbstractContextManager[Connection]:
+        """Return the connection on which the publication can be changed: see `Primary.publishing`."""
+        options = self.context.options
+        set_lock_timeout(self.connection, options.lock_timeout)
+        return self.primary.publishing(
+            self.connection, lock_timeout_s=options.lock_timeout, wait_s=options.snapshot_wait
+        )
 
-    A table that matches a pattern may hold rows that were written before it was published: it is scanned, unless
-    something else was chosen for the pattern.
-    """
-    catalog = load()
-    kept = _kept(saved, catalog)
-    removed = {name: state for name, state in saved.tables.items() if name not in kept}
-    added = [table for name, table in catalog.tables.items() if name not in kept]
-    oids = {state.oid for state in removed.values()} - catalog.by_oid.keys()
-    gone = load_tables(connection, publication=slot.publication.name, oids=oids)
-    set_lock_timeout(connection, context.options.lock_timeout)
-    limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
-    filtered: Mapping[str, Filtered] = {}
-    if not slot.publication.given:
-        publishing = primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s)
-        with publishing as publisher, publisher.transaction():
-            slot.publication.change(publisher, add=added, drop=list(gone.tables.values()))
-            new = replace(catalog, tables={table.name.qualified: table for table in added})
-            filtered = RowFilters(context, slot.publication).apply(publisher, connection, new)
-    # Read again: everything that existed when the tables were published is in it.
-    present = load().tables
-    added = [present[table.name.qualified] for table in added if table.name.qualified in present]
-    names = sorted(table.name.qualified for table in added)
-    new = Catalog({name: present[name] for name in names}, "")
-    layouts = with_layouts(connection, new, first_states(connection, new))
-    types = {**present_types(connection, new).types, **saved.types}
-    states = kept | _filtered(layouts, filtered)
-    scanned = [table for table in added if _is_scanned(table.name.qualified, context, selection)]
-    parts = first_parts(scanned, survey(connection, [leaf.oid for table in scanned for leaf in table.leaves]))
-    scan = saved.scan or (Scan(parts=()) if parts else None)
-    if scan is not None:
-        left = {part.oid for part in scan.parts if part.table in removed}
-        scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
-    log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
-    return replace(saved, tables=states, settled=newest(connection), types=types, scan=scan)
+    def _position(self, begin: int | None, held: TemporaryObjects | None) -> int:
+        """Create the slot if it is not given, and return where reading begins: at *begin*, if that is known."""
+        connection, slot, limit_s = self.connection, self.slot, self.context.options.snapshot_wait
+        set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
+        with self.primary.logging_transactions(connection):
+            if held is not None:
+                lsn = held.create_slot(limit_s=limit_s)
+                if slot.origin is not None:
+                    begin = cursor_position(connection, slot, self.context)
+                    lsn = first_position(connection, slot, limit_s=limit_s) if begin is None else begin
+            elif begin is not None:
+                lsn = begin
+            elif slot.given:
+                lsn = first_position(connection, slot, limit_s=limit_s)
+            else:
+                lsn = slot.create(connection, limit_s=limit_s)
+        set_lock_timeout(connection, self.context.options.lock_timeout)
+        return lsn
 
+    def _parts(self, tables: Sequence[Table]) -> tuple[Part, ...]:
+        """Return what a scan of *tables* has to read."""
+        return first_parts(tables, survey(self.connection, [leaf.oid for table in tables for leaf in table.leaves]))
 
-def _refiltered(
-    connection: Connection,
-    slot: Slot,
-    context: RangefeedContext,
-    catalog: Catalog,
-    saved: PostgresToken,
-    save: Callable[[Token], None],
-    primary: Primary,
-) -> PostgresToken:
-    """Return *saved* with the row filters that the options ask for, and a scan of tables that need one for that."""
-    lock_timeout_s = context.options.lock_timeout
+    def _with_tables(self, selection: Selection, saved: PostgresToken) -> PostgresToken:
+        """Return *saved* with the tables that are watched now. Repeatable: a crash may come before it is saved.
 
-    def publishing() -> AbstractContextManager[Connection]:
-        set_lock_timeout(connection, lock_timeout_s)
-        return primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=context.options.snapshot_wait)
+        A table that matches a pattern may hold rows that were written before it was published: it is scanned, unless
+        something else was chosen for the pattern.
+        """
+        connection, publication = self.connection, self.slot.publication
+        catalog = self.load()
+        kept = _kept(saved, catalog)
+        removed = {name: state for name, state in saved.tables.items() if name not in kept}
+        added = [table for name, table in catalog.tables.items() if name not in kept]
+        oids = {state.oid for state in removed.values()} - catalog.by_oid.keys()
+        gone = load_tables(connection, publication=publication.name, oids=oids)
+        set_lock_timeout(connection, self.context.options.lock_timeout)
+        filtered: Mapping[str, Filtered] = {}
+        if not publication.given:
+            with self._publishing() as publisher, publisher.transaction():
+                publication.change(publisher, add=added, drop=list(gone.tables.values()))
+                new = replace(catalog, tables={table.name.qualified: table for table in added})
+                filtered = RowFilters(self.context, publication).apply(publisher, connection, new)
+        # Read again: everything that existed when the tables were published is in it.
+        present = self.load().tables
+        added = [present[table.name.qualified] for table in added if table.name.qualified in present]
+        names = sorted(table.name.qualified for table in added)
+        new = Catalog({name: present[name] for name in names}, "")
+        layouts = with_layouts(connection, new, first_states(connection, new))
+        types = {**present_types(connection, new).types, **saved.types}
+        states = kept | _filtered(layouts, filtered)
+        parts = self._parts([table for table in added if _is_scanned(table.name.qualified, self.context, selection)])
+        scan = saved.scan or (Scan(parts=()) if parts else None)
+        if scan is not None:
+            left = {part.oid for part in scan.parts if part.table in removed}
+            scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
+        log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
+        return replace(saved, tables=states, settled=newest(connection), types=types, scan=scan)
 
-    filters, state = RowFilters(context, slot.publication), slot.state(connection)
-    restart = 0 if state is None else state.restart
-    saved, again = filters.resumed(connection, catalog, saved, save, publishing, restart=restart)
-    tables = [catalog.tables[name] for name in sorted(again)]
-    return saved.scanning(again, scanned_again(connection, tables, saved.scan))
+    def _refiltered(self, catalog: Catalog, saved: PostgresToken) -> PostgresToken:
+        """Return *saved* with the row filters that the options ask for, and a scan of tables that need one for that."""
+        filters, state = RowFilters(self.context, self.slot.publication), self.slot.state(self.connection)
+        restart = 0 if state is None else state.restart
+        saved, again = filters.resumed(self.connection, catalog, saved, self.save, self._publishing, restart=restart)
+        tables = [catalog.tables[name] for name in sorted(again)]
+        return saved.scanning(again, scanned_again(self.connection, tables, saved.scan))
 
 
 def _filtered(states: Mapping[str, TableState], filtered: Mapping[str, Filtered]) -> dict[str, TableState]:
