@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cdc_conformance.functions import FunctionConformance
 from cdc_conformance.promises import promises_of
-from cdc_conformance.reference.sink import DirectoryDisturbance, Line, Partitions
+from cdc_conformance.reference.partitions import DirectoryDisturbance, Line, Partitions
 from cdc_conformance.sabotage import encoders, functions, histories, rangefeeds, sinks
 from cdc_conformance.sabotage.broken_sinks.tampering import is_locked
 from cdc_testing.query_functions import FUNCTIONS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance import SinkConformance
-from cdc_conformance.reference.sink import DirectoryDisturbance
+from cdc_conformance.reference.partitions import DirectoryDisturbance
 from cdc_conformance.sinks.delivery import Crashes, Delivery, Flushes
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.failures import Failures

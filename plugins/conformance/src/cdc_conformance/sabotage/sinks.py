@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cdc_conformance.promises import constant, promises_of
-from cdc_conformance.reference.sink import REFERENCE_SINK, DirectoryDisturbance
+from cdc_conformance.reference.partitions import DirectoryDisturbance
+from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_sinks import contents, imports, lifecycle, marks, refusals
 from cdc_conformance.sinks import SINK_CAPABILITIES, SinkConformance

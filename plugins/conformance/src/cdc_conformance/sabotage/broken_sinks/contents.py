@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_conformance.reference.sink import Line
+from cdc_conformance.reference.partitions import Line
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import WatchedSink, cut, sizes
 from cdc_core import DeleteForm, Flushed, Op, RowBatch, SliceInfo, TableSchema

@@ -8,7 +8,8 @@ import traceback
 from pathlib import Path
 from typing import IO, ClassVar
 
-from cdc_conformance.reference.sink import Line, ReferenceResolvedSink, ReferenceSink
+from cdc_conformance.reference.partitions import Line
+from cdc_conformance.reference.sink import ReferenceResolvedSink, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import Buffered, LateSink, cut, is_locked, probe, value_bytes
 from cdc_core import (

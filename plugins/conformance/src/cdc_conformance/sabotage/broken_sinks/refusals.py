@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-from cdc_conformance.reference.sink import Line, ReferenceSink
+from cdc_conformance.reference.partitions import Line
+from cdc_conformance.reference.sink import ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import LateSink, WatchedSink, cut, sizes, value_bytes
 from cdc_core import EncodeError, Flushed, RefusedRowsError, RowBatch, RowError, SliceInfo, TerminalSinkError, Timestamp

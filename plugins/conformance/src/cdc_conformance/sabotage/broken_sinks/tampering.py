@@ -6,7 +6,8 @@ import fcntl
 import os
 from typing import Any
 
-from cdc_conformance.reference.sink import Line, Partitions, ReferenceSink
+from cdc_conformance.reference.partitions import Line, Partitions
+from cdc_conformance.reference.sink import ReferenceSink
 from cdc_core import Flushed, RowBatch, SinkContext, SliceInfo, Timestamp
 
 Buffered = tuple[str, int, Line]
