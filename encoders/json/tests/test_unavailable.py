@@ -129,3 +129,14 @@ def test_an_error_names_the_row_of_the_whole_batch() -> None:
     with pytest.raises(EncodeError, match=r"column d .* \(key {'id': 3}\)") as caught:
         JsonEncoder(context_of("wrapped")).encode(rows, topic="foo")
     assert caught.value.row == 2
+
+
+def test_nothing_is_kept_for_each_set_of_columns_that_rows_lack() -> None:
+    columns = {"id": INT8, **{f"c{n}": TEXT for n in range(6)}}
+    whole = {"id": 1, **{f"c{n}": "x" for n in range(6)}}
+    sets = [[f"c{n}" for n in range(6) if bits >> n & 1] for bits in range(64)]
+    rows = make_rows(columns, [Row(after=whole, unavailable=lacking) for lacking in sets], primary_key=["id"])
+    encoder = JsonEncoder(context_of("wrapped"))
+    encoded = encoder.encode(rows, topic="t").value.to_pylist()
+    assert [json.loads(value).get("unavailable", []) for value in encoded] == sets
+    assert len(encoder._texts._texts._layouts) == 1

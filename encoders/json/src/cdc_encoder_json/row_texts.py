@@ -55,7 +55,7 @@ class RowTexts:
         self._null_as_object = null_as_object
         self._envelope = envelope
         self._metadata = envelope.row is RowPlace.MESSAGE and bool(envelope.metadata)
-        self._layouts: dict[tuple[TableName, bool, tuple[str, ...]], _Layout] = {}
+        self._layouts: dict[tuple[TableName, bool], _Layout] = {}
 
     def key(self, rows: RowBatch) -> list[Piece]:
         """Return the JSON arrays of the primary keys' values, or in `enriched` objects with their names."""
@@ -133,10 +133,12 @@ class RowTexts:
             raise encode_error(error, rows, column, format_="JSON", places=places) from error
 
     def _layout(self, schema: TableSchema, *, metadata: bool, without: tuple[str, ...]) -> _Layout:
-        place = (schema.name, metadata, without)
+        if without:  # updates may leave out each set of columns
+            return _Layout.of(schema, metadata=metadata, without=without)
+        place = (schema.name, metadata)
         layout = self._layouts.get(place)
         if layout is None or (layout.schema is not schema and layout.schema != schema):
-            layout = self._layouts[place] = _Layout.of(schema, metadata=metadata, without=without)
+            layout = self._layouts[place] = _Layout.of(schema, metadata=metadata, without=())
         return layout
 
 
