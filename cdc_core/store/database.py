@@ -183,6 +183,8 @@ class Database:
             reason = mask(str(getattr(error, "orig", None) or error), secret_forms(uri_secrets(self.url)))
             reason = " ".join(reason.split())
             raise RetryableError(f"progress store {self.shown} cannot be used: {reason}") from error
+        except UnicodeEncodeError as error:  # half of a surrogate pair, as Python has it for bytes that are not UTF-8
+            raise ConfigError(f"{error.object!a} is not Unicode text; write it in UTF-8") from error
         for event in recorded:
             log_event(event)
 

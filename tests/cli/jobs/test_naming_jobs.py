@@ -29,6 +29,12 @@ def test_an_unknown_job_is_refused(store: ProgressStore, command: list[str], cdc
     assert "did you mean 'orders'?" in told
 
 
+@pytest.mark.parametrize("command", [["show", "\udcff"], ["owner", "orders", "\udcff"], ["sql", "PAUSE JOB '\udcff'"]])
+def test_an_argument_that_is_not_text_is_refused(store: ProgressStore, command: list[str], cdc: Cdc) -> None:
+    created(store)
+    assert cdc.sentence(*command) == r"'\udcff' is not Unicode text; write it in UTF-8"
+
+
 @pytest.mark.parametrize(
     "command",
     [["create", "x.toml"], ["jobs"], ["pause", "x"], ["cancel", "x"], ["nodes"], ["drain", "x"], ["owner", "x", "y"]],
