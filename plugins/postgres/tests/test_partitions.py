@@ -213,6 +213,22 @@ def test_a_partition_that_came_and_went_while_the_changefeed_was_stopped(
         assert (1, 0) in feed.rows("public.p")
 
 
+def test_a_partition_without_rows_may_be_detached_and_dropped_before_its_log_is_read(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with caught_up(database, "p", bytes_=30_000) as feed:
+        sql.execute("UPDATE p SET v = 'last'")
+        sql.execute("DELETE FROM p WHERE day < 10")
+        sql.execute("VACUUM p1")
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        for _ in range(2):
+            feed.step()
+        sql.execute("DROP TABLE p1")
+        feed.restart()
+        feed.catch_up()
+        assert feed.rows("public.p") == table_of(sql, "SELECT id, day, v FROM p", key=2)
+        assert "removed" not in feed.token["tables"]["public.p"]
+
+
 def test_the_only_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE p1 PARTITION OF p DEFAULT")

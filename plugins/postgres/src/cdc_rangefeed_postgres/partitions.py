@@ -53,6 +53,8 @@ def with_present_partitions(
         table = catalog.tables[name]
         if table.kind != "p":  # nor is it, once it is gone
             continue
+        if token.lsn >= token.settled:
+            states[name] = state = replace(state, removed=())
         present, known = {leaf.oid for leaf in table.partitions}, set(state.leaves)
         gone, new = sorted(known - present), [leaf for leaf in table.partitions if leaf.oid not in known]
         waiting = [part.oid for part in scan.parts if part.detached and part.table == name] if scan else []
@@ -68,7 +70,7 @@ def with_present_partitions(
         elif gone:
             log.info("table %s: %s detached; the rows are deleted at the sink", name, counted(len(gone), "partition"))
             parts += _to_delete(connection, name, gone)
-        states[name] = replace(state, leaves=tuple(sorted(present)))
+        states[name] = replace(state, leaves=tuple(sorted(present)), removed=(*state.removed, *gone))
         if parts or scan is not None:
             scan = (scan or Scan(parts=())).with_parts(parts, instead_of={*gone, *(leaf.oid for leaf in new)})
     return token if states == token.tables else replace(token, tables=states, scan=scan)
@@ -84,7 +86,7 @@ def with_passing_partitions(
     """
     known = {table.oid for table in catalog.tables.values()}
     known.update(leaf.oid for table in catalog.tables.values() for leaf in table.partitions)
-    known.update(oid for state in token.tables.values() for oid in state.leaves)
+    known.update(oid for state in token.tables.values() for oid in (*state.leaves, *state.removed))
     known.update(part.oid for part in (token.scan.parts if token.scan is not None else ()))
     states = dict(token.tables)
     for (root, _), (leaf, inside) in pairwise(relations):

@@ -277,7 +277,7 @@ class PostgresPlanner(StepPlanner):
         types = self._watched.types.types if end >= start.settled else {**self._watched.types.types, **start.types}
         again = start.again if end < start.again else 0
         token = replace(start, lsn=end, tables=versions.states, types=types, again=again)
-        if self._sure and self._options.removed_partitions == "delete":
+        if found and self._sure and self._options.removed_partitions == "delete":
             passed = with_passing_partitions(catalog, token, found)
             if passed != token:
                 self._sure, token = False, replace(passed, clock=None)

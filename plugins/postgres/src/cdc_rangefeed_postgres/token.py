@@ -144,6 +144,8 @@ class TableState:
     """The partitions whose TRUNCATE ended the changefeed, until the user has said how to continue."""
     published: tuple[str, ...] = ()
     """What published it when it was last compared, see `Table.publishing`. Empty: not known yet."""
+    removed: tuple[int, ...] = ()
+    """Partitions that are no longer in `leaves` while the log before `PostgresToken.settled` can have their rows."""
     left_out: int = 0
     """From which LSN on a move has left changes out, so that a consumer may lack large values; 0 after a scan."""
 
@@ -171,6 +173,8 @@ class TableState:
             value["truncated"] = list(self.truncated)
         if self.published:
             value["published"] = list(self.published)
+        if self.removed:
+            value["removed"] = list(self.removed)
         if self.left_out:
             value["left_out"] = lsn_text(self.left_out)
         return value
@@ -189,6 +193,7 @@ class TableState:
             past_filter=None if past is None else PastFilter.from_json(past),
             truncated=tuple(value.get("truncated", ())),
             published=tuple(value.get("published", ())),
+            removed=tuple(value.get("removed", ())),
             left_out=parse_lsn(value.get("left_out", "0/0")),
         )
 
