@@ -89,7 +89,11 @@ class HostSession:
             self._warm = False
             say(phase="starting Spark")
         opening, self._opening, self._is_open = self._opening, None, False
-        slots = host.acquire(feed.name) if opening is None else opening.result()
+        try:
+            slots = host.acquire(feed.name) if opening is None else opening.result()
+        except TerminalError:
+            self._run.check_stop()  # a service manager may stop the JVM too
+            raise
         if not host.is_local:
             say(phase="waiting for executors")
             slots = host.await_executors(feed.options.executor_wait, stopped=self._run.control.stop.is_set)

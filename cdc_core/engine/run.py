@@ -163,7 +163,7 @@ class Run:
         if isinstance(error, FINAL) and not repairable:
             return error
         self._queries.learn(error)
-        if not attempts.has_begun and not repairable:
+        if not (attempts.has_begun or repairable or self._control.stop.is_set()):
             self._session.raise_if_fatal_on_start(error)
         if attempts.before is not None and self._run.delivered() not in (None, attempts.before):
             self._retry_policy.reset()

@@ -18,7 +18,7 @@ from tempfile import mkdtemp
 
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.run_control import Stopped
-from cdc_core.errors import TerminalError
+from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark import python_launcher
 from cdc_core.spark.class_archive import is_installed
 from cdc_core.spark.host_memory import host_memory
@@ -52,11 +52,13 @@ def start_jvm(
     from any thread. When this raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still
     starting to itself.
 
-    Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
+    Raises: ConfigError when there is no Spark; TerminalError when the JVM ends before it is ready; Stopped when it is
+    no longer *wanted* before.
     """
     place = str(home or os.environ.get("SPARK_HOME") or spark_home())
-    # Ctrl-C at a terminal is for this process, which ends the running step first.
-    command = ["/bin/sh", "-c", 'trap "" INT; exec "$0" "$@"', str(Path(place, "bin", "spark-submit"))]
+    command = [str(Path(place, "bin", "spark-submit"))]
+    if not os.access(command[0], os.X_OK):
+        raise ConfigError(f"SPARK_HOME is '{place}', which has no program bin/spark-submit; correct or unset it")
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
@@ -76,7 +78,15 @@ def start_jvm(
                     own["PATH"] = _forked[0].path
         # The JVM ends when its standard input does, so also when this process is killed.
         try:
-            jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
+            jvm = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **own},
+                # A signal to the group, as of a terminal or of `timeout`, is for this process, which ends the step.
+                process_group=0,
+            )
         except BaseException:
             _end_forked()
             raise

@@ -338,6 +338,15 @@ def test_a_jvm_that_dies_before_the_feed_began_ends_the_run_with_a_sentence(engi
         engine.run(watch=watch, **STEPS)
 
 
+def test_a_stop_that_ends_the_jvm_too_is_a_stop(engine: ThreadEngine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase == "warming up":
+            stop_runs()
+            engine.host.die()
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+
+
 def test_a_status_that_cannot_be_shown_ends_the_run(engine: ThreadEngine) -> None:
     def watch(status: Status) -> None:
         if status.phase == "running":

@@ -188,7 +188,7 @@ def interrupted(make_engine: Callable[[], Engine]) -> Iterator[Interrupted]:
             with suppress(psutil.NoSuchProcess):  # workers come and go
                 line = " ".join(process.cmdline())
                 shown[line] = shown_secrets(line, SECRETS)
-        os.killpg(driver.process.pid, signal.SIGINT)  # a terminal sends it to every process of the job
+        os.killpg(driver.process.pid, signal.SIGTERM)  # as `timeout` does
         driver.until(lambda: (engine.directory / "phase").read_text() == "stopping", what="the stop")
         (engine.directory / "hold-emit").unlink()
         assert driver.wait() == 0
@@ -197,7 +197,7 @@ def interrupted(make_engine: Callable[[], Engine]) -> Iterator[Interrupted]:
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_a_terminal_saves_the_running_step(interrupted: Interrupted) -> None:
+def test_a_signal_to_all_processes_of_a_job_saves_the_running_step(interrupted: Interrupted) -> None:
     engine = interrupted.engine
     assert engine.saved == interrupted.saved + STEPS["rows_per_step"]
     assert engine.journal.numbers() == set(range(1, engine.saved + 1))

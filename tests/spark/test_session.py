@@ -355,8 +355,10 @@ def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.
 
     def interrupt() -> None:
         eventually("the JVM", pid.exists)
+        groups.append(os.getpgid(int(pid.read_text())))
         signal.raise_signal(signal.SIGINT)
 
+    groups: list[int] = []
     before = set(psutil.Process().children())
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -364,6 +366,14 @@ def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.
         open_session("t", {}, log_path=tmp_path / "log")
     thread.join()
     assert set(psutil.Process().children()) <= before
+    assert groups != [os.getpgid(0)]  # a signal to all processes of the job would end it in the middle of a step
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_a_spark_home_without_spark_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"SPARK_HOME is '\S+', which has no program \S+; correct or unset it$"):
+        open_session("t", {}, log_path=tmp_path / "log")
 
 
 @pytest.mark.usefixtures("no_jvm")
