@@ -61,12 +61,17 @@ def writing(uri: str, write: Callable[[Sql, int], None], *, writers: int = 2, pa
     assert not failures, failures
 
 
+def value(sql: Sql, query: str, *parameters: object) -> Any:
+    """Return the one value that *query* gives."""
+    row = sql.execute(query, parameters or None).fetchone()
+    assert row is not None
+    return row[0]
+
+
 def clock(uri: str) -> Timestamp:
     """Return the server's clock: everything that is committed by now is at or below it."""
     with psycopg.connect(uri, autocommit=True) as connection:
-        row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
-    assert row is not None
-    return Timestamp(int(row[0]) * 1000)
+        return Timestamp(value(connection, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint") * 1000)
 
 
 def table_of(sql: Sql, query: str, *, key: int = 1) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -25,6 +25,19 @@ def tree(pid: int) -> list[psutil.Process]:
         return []
 
 
+def lives(process: psutil.Process) -> bool:
+    """Return whether *process* runs. One that has ended, and whose parent has not noticed, does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process."""
+    return int(psutil.Process().memory_info().rss)
+
+
 def name(process: psutil.Process) -> str:
     try:
         return str(process.name())

@@ -12,7 +12,7 @@ import pytest
 from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine, resolved_feed
-from cdc_testing.postgres import Sql, clock
+from cdc_testing.postgres import Sql, clock, value
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
@@ -63,9 +63,7 @@ def insert(sql: Sql, *ids: int) -> str:
     """Insert rows, each in a transaction, and return the position after them."""
     for id_ in ids:
         sql.execute("INSERT INTO orders VALUES (%s, 0)", [id_])
-    row = sql.execute(NEWEST).fetchone()
-    assert row is not None
-    return str(row[0])
+    return str(value(sql, NEWEST))
 
 
 def move(directory: Path, *arguments: str, status: int = 0) -> None:

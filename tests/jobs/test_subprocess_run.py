@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from cdc_testing.engine import Journal, counter_feed
-from cdc_testing.processes import command
+from cdc_testing.processes import command, lives
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 from cdc_testing.shown_secrets import shown_secrets
@@ -60,13 +60,6 @@ def children() -> list[psutil.Process]:
 def the_child() -> psutil.Process:
     (found,) = eventually("the process", children)
     return found
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def in_the_middle_of_a_step(directory: Path, run: SubprocessRun | None = None) -> None:

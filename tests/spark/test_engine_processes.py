@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from cdc_testing.engine import counter_feed
+from cdc_testing.processes import lives
 from cdc_testing.runs import eventually
 from cdc_testing.shown_secrets import shown_secrets
 
@@ -82,13 +83,6 @@ def drivers() -> Iterator[list[Driver]]:
 
 def all_gone(family: list[psutil.Process]) -> None:
     eventually(f"the end of {family}", lambda: not any(map(lives, family)))
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:  # it ended between the two questions
-        return False
 
 
 def test_a_killed_driver_takes_its_processes_along_and_the_next_run_goes_on(

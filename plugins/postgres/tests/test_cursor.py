@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_testing.feeding import Feed, feed_of
-from cdc_testing.postgres import Sql, clock
+from cdc_testing.postgres import Sql, clock, value
 
 from cdc_core import ConfigError, Op, Timestamp
 
@@ -27,12 +27,6 @@ def make_slot(sql: Sql) -> str:
     """Make the publication and the slot, and return the slot's position."""
     sql.execute("CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)")
     return value(sql, "SELECT lsn::text FROM pg_create_logical_replication_slot('s', 'pgoutput')")
-
-
-def value(sql: Sql, query: str) -> Any:
-    row = sql.execute(query).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def at_cursor(

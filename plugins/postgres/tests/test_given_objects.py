@@ -12,7 +12,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.fixtures import fresh_database
-from cdc_testing.postgres import Sql, clock, table_of, writing
+from cdc_testing.postgres import Sql, clock, table_of, value, writing
 from cdc_testing.versions import MAJORS
 
 from cdc_core import ConfigError, HistoryLostError, Op, TerminalRangefeedError
@@ -390,9 +390,7 @@ def test_a_column_list_with_a_generated_column_is_refused(database: str, sql: Sq
 
 
 def failover_of(sql: Sql, slot: str) -> object:
-    row = sql.execute("SELECT failover FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone()
-    assert row is not None
-    return row[0]
+    return value(sql, "SELECT failover FROM pg_replication_slots WHERE slot_name = %s", slot)
 
 
 def test_a_failover_slot_is_created_on_request(database: str, sql: Sql) -> None:

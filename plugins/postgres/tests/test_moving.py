@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.moving import placed
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_testing.feeding import Feed, caught_up, started
-from cdc_testing.postgres import Sql, clock
+from cdc_testing.postgres import Sql, clock, value
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -33,12 +32,6 @@ def insert(sql: Sql, *ids: int) -> str:
         sql.execute("INSERT INTO t VALUES (%s, 0)", [id_])
     sql.execute("SELECT pg_logical_emit_message(false, 'test', 'of another program')")
     return str(value(sql, NEWEST))
-
-
-def value(sql: Sql, query: str) -> Any:
-    row = sql.execute(query).fetchone()
-    assert row is not None
-    return row[0]
 
 
 def refusal(feed: Feed, to: object) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql
+from cdc_testing.processes import resident_bytes
 from cdc_testing.runs import eventually
 
 from cdc_core import RowBatch, StepLimit, Timestamp, Token
@@ -80,10 +79,6 @@ def test_a_huge_transaction_is_read_in_bounded_memory(database: str, sql: Sql) -
         assert rows == 200_000
         assert greatest < 8 << 20
         assert resident_bytes() - before < 120 << 20, "of 200 MB"
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_marks_go_on_while_the_clock_is_behind_them(database: str, sql: Sql) -> None:

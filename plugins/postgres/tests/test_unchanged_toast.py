@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from cdc_testing.feeding import Change, caught_up, started
 from cdc_testing.postgres import Sql, table_of
+from cdc_testing.processes import resident_bytes
 
 from cdc_core import Op, RetryableRangefeedError, RowBatch, SchemaChangeRules
 
@@ -193,7 +191,3 @@ def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql, u
                 greatest = max(greatest, resident_bytes())
         assert rows == 20
         assert greatest - before < 100 << 20, "of 160 MB"
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
