@@ -15,7 +15,7 @@ from cdc_core.sink_context import SinkContext
 class Destination(ABC):
     """Checks and prepares the place that a sink writes to, for the driver and `cdc check`.
 
-    On a cluster, `check` is also called on every executor. One instance serves a few calls, then `close`. Constructors
+    On a cluster, `check` is also called on every executor. An instance gets a few calls, and then `close`. Constructors
     store values and connect to nothing. You must write only `check`.
     """
 

@@ -36,7 +36,7 @@ class RangefeedContext:
     initial_scan: bool = True
     """Whether the user wants the rows that exist at the start."""
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
-    """The same by table, for tables added to a running changefeed whose choice differs. Only for `Rangefeed.start`."""
+    """Overrides `initial_scan` for tables that were added to a running changefeed. Only for `Rangefeed.start`."""
     saved: Token | None = None
     """The token saved last before this run; None before the first start, and when the history starts over. It is for
     `check`, `check_rescan` and `move`, and for a `SourceHistory` that only measures.

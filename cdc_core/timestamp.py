@@ -58,8 +58,8 @@ class Timestamp:
         """Return the timestamp that a person wrote.
 
         In ISO 8601 with a time zone, as nanoseconds since 1970 UTC, or in the text form. Raises: ValueError, also for
-        nanoseconds that are not of the years 2000 to 2099, as such a number has another unit, and after the year 2262,
-        where 64 bits have no more nanoseconds.
+        nanoseconds outside the years 2000 to 2099, because such a number has another unit, and after the year 2262,
+        because 64 bits cannot represent later nanoseconds.
         """
         if _TEXT.fullmatch(text):
             return cls.parse(text)._in_range()

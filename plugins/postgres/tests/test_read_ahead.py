@@ -133,7 +133,7 @@ def test_a_thread_that_no_interruption_reaches_is_reported_and_its_source_closed
 
     batches = read_ahead(source(), max_bytes=100, interrupt=lambda: None)
     next(batches)
-    with pytest.raises(StillReadingError, match="did not respond within 0 s while reading was being ended") as raised:
+    with pytest.raises(StillReadingError, match="did not respond within 0 s when reading was ended") as raised:
         close(batches)
     left: list[bool] = []
     raised.value.afterwards(lambda: left.append(bool(threads_ahead())))

@@ -22,7 +22,7 @@ class StillReadingError(RetryableRangefeedError):
     """No interruption reached *thread*, so what it reads from is still in use and must not be closed."""
 
     def __init__(self, thread: threading.Thread) -> None:
-        super().__init__(f"the server did not respond within {_END_LIMIT_S:g} s while reading was being ended")
+        super().__init__(f"the server did not respond within {_END_LIMIT_S:g} s when reading was ended")
         self._thread = thread
 
     def afterwards(self, close: Callable[[], object]) -> None:
