@@ -10,7 +10,6 @@ from cdc_core.schema import TableName
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
-_QUOTE = '"'
 _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -27,9 +26,14 @@ def name_parts(text: str) -> list[tuple[str, bool]] | None:
     return [(fold(match[2]), False) if match[1] is None else (match[1].replace('""', '"'), True) for match in found]
 
 
+def quoted(name: str) -> str:
+    """Return *name* in quotation marks."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def listed(parts: Iterable[str]) -> str:
     """Return a name of several *parts* as it is listed under `tables`: with quotation marks where it needs them."""
-    return ".".join(part if _PLAIN.fullmatch(part) else f'"{part.replace(_QUOTE, 2 * _QUOTE)}"' for part in parts)
+    return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in parts)
 
 
 def meant_tables(text: str, names: Iterable[TableName]) -> list[TableName]:

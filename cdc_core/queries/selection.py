@@ -24,6 +24,7 @@ from cdc_core.queries.masks import Mask
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.query import Query
 from cdc_core.schema import TableName, TableSchema
+from cdc_core.sql_names import quoted
 
 _KEYS = ("columns", "where", "mask")
 _LISTS = ("include", "exclude")
@@ -117,7 +118,7 @@ class Selection:
         items = self.include or [name for name in names if name not in self.exclude]
         if not items:
             raise _refused(self.table, "columns.exclude: no column would be left; remove one from the list")
-        return self._query([_quoted(name) for name in items], installed)
+        return self._query([quoted(name) for name in items], installed)
 
     def bind(
         self, schema: TableSchema, *, number: int, diff: bool, installed: tuple[FunctionRegistration, ...] = ()
@@ -191,10 +192,6 @@ def _words(mask: Mask) -> str:
 def _unknown(name: str, schema: TableSchema) -> str:
     names = [column.name for column in schema.columns]
     return f"table {schema.name} has no column '{name}'{did_you_mean(name, names)}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _refused(table: str, reason: str) -> OptionError:

@@ -13,7 +13,7 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.interpolation import escaped, with_absolute_files
 from cdc_core.errors import ConfigError
-from cdc_core.sql_names import name_parts
+from cdc_core.sql_names import name_parts, quoted
 from cdc_core.statements.values import CreateChangefeed
 
 _MAX_LENGTH = 36
@@ -97,7 +97,7 @@ def statement_text(definition: Mapping[str, Any]) -> str:
 
 def _options(options: Mapping[str, Any]) -> Iterator[str]:
     for name, value in options.items():
-        shown = name if _PLAIN.fullmatch(name) else '"{}"'.format(name.replace('"', '""'))
+        shown = name if _PLAIN.fullmatch(name) else quoted(name)
         if value is True:
             yield shown
         elif isinstance(value, str):
@@ -107,5 +107,5 @@ def _options(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    quoted = value.replace("'", "''")
-    return f"'{quoted}'"
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"
