@@ -107,9 +107,9 @@ class Tools:
                 raise ConfigError(f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
         begin = None if since is None else since_of(since, now=datetime.now(UTC), option="since")
         with self._opened() as changefeeds:
-            if name is not None:
-                changefeeds.known(name)
             found = changefeeds.events(name, since=begin, kinds=kinds, limit=max(1, min(limit, _MAX_EVENTS)))
+            if name is not None and not found:
+                changefeeds.known(name)  # a removed one has events
         return {"events": [event.to_json() for event in found]}
 
     def explain(self, name: str, query: str | None = None) -> dict[str, Any]:

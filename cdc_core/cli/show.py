@@ -215,6 +215,8 @@ def events(
     limit = _LATEST if limit is None and begin is None else limit
     with named.read() as (changefeeds, wanted):
         found, tail = changefeeds.follow_events(wanted, since=begin, kinds=kinds, limit=limit)
+        if wanted is not None and not (found or follow):
+            changefeeds.known(wanted)  # a removed one has events
         for event in found:
             _print(named.session, event, as_json=as_json)
         while follow:

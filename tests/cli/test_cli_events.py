@@ -82,6 +82,8 @@ def test_following_prints_each_new_event_once(
 def test_mistakes_are_named(file: Path, cdc: Cdc) -> None:
     assert "no events of kind 'made_up'" in cdc.refused("events", file, "--kind", "made_up")
     assert "there is no progress store" in cdc.refused("events", file)
+    ProgressStore(store_url(file.parent / ".cdc")).changefeeds.register("users", DEFINITION)
+    assert "known: users" in cdc.refused("events", file, "orders")
     for text in ("yesterday", "0001-01-01T00:00:00+14:00"):
         with pytest.raises(ConfigError, match=rf"--since: '{re.escape(text)}' is not a time"):
             since_of(text, now=MOMENT)

@@ -213,6 +213,9 @@ def test_events_are_those_asked_for(store: ProgressStore) -> None:
         "there is no kind of event 'node_join'; did you mean 'node_joined'?"
     )
     assert "since: 'soon' is not a time" in refused(of, "list_events", since="soon")
+    store.events.note("drop_changefeed", "gone")
+    assert [event["event"] for event in asked(of, "list_events", name="gone")["events"]] == ["drop_changefeed"]
+    assert "did you mean 'orders'?" in refused(of, "list_events", name="order")
 
 
 def test_a_query_is_explained_that_of_the_changefeed_or_another(
