@@ -6,6 +6,7 @@ import difflib
 import inspect
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, fields
@@ -29,6 +30,8 @@ KINDS: dict[str, type[Registration]] = {
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_REDIRECTING = threading.RLock()
+"""One thread at a time redirects the standard output of the process. A plugin may load others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
     *manager* knows the hook specifications; a faulty plugin does not stay registered with it.
     """
     try:
-        with redirect_stdout(sys.stderr):  # the output of `cdc --json` is JSON
+        with _REDIRECTING, redirect_stdout(sys.stderr):  # the output of `cdc --json` is JSON
             plugin = source.load()
     except KeyboardInterrupt:
         raise

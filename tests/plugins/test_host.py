@@ -18,6 +18,7 @@ import pytest
 from cdc_testing.components import encoder, host, plugin, rangefeed, sink, source_of
 from cdc_testing.distributions import install
 from cdc_testing.query_functions import FUNCTIONS
+from cdc_testing.runs import at_once
 
 from cdc_core import hookimpl
 from cdc_core.errors import PluginConflictError, PluginLoadError, UnknownPluginError
@@ -383,3 +384,17 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
 
 def test_components_stay_unloaded() -> None:
     assert host(sink(sink="no_such_module:Sink")).sink_for("shelf://x").sink == "no_such_module:Sink"
+
+
+def test_threads_that_load_plugins_at_the_same_time_leave_the_standard_output() -> None:
+    begun: list[object] = []
+
+    def load() -> object:
+        begun.append(None)
+        for _ in range(300 * len(begun)):  # the first to begin is the first to end
+            Path(__file__).read_bytes()  # lets other threads run
+        return plugin()
+
+    before = sys.stdout
+    at_once(lambda: PluginHost([Published(name="slow", load=load, distribution="cdc-slow", version="1")]), times=2)
+    assert sys.stdout is before
