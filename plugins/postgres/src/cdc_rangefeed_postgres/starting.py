@@ -49,7 +49,7 @@ def require_given(connection: Connection, slot: Slot, context: RangefeedContext,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The start of one attempt, by *connection*. *load* reads the watched tables again; *save* saves a token at once."""
+    """The start of one attempt, by *connection*. *load* reads the watched tables again; *save* saves a token."""
 
     connection: Connection
     slot: Slot
