@@ -87,6 +87,10 @@ def _resolved(
     _require_known(owner, given, parameters, known, host)
     for number, part in enumerate(parts):
         mine = {name: value for name, value in given.items() if _declared(name) in declared[part.owner]}
+        for name in mine.keys() & core_names:
+            raise OptionError(
+                f"{owner}: option '{name}' is one of every changefeed, and one of {part.owner}, which must rename it"
+            )
         parts[number] = dataclasses.replace(part, values=mine | parameters if part is sink else mine)
     encoder, sink, rangefeed = parts[0], parts[1], source or parts[2]
     core = {name: given[name] for name in core_names if name in given}

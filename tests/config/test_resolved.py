@@ -135,10 +135,13 @@ def test_an_unknown_parameter_of_the_sinks_uri_is_refused() -> None:
         feed(sink="shelf://room?updated=true")
 
 
+def test_an_option_that_means_two_things_is_refused() -> None:
+    with pytest.raises(OptionError, match="option 'updated' is one of every changefeed, and one of sink 'shelf', "):
+        feed({"updated": True}, shelf=sink(options="cdc_core.config.changefeed_options:ChangefeedOptions"))
+
+
 def test_a_parameter_given_twice_is_refused() -> None:
-    with pytest.raises(
-        OptionError, match="sets 'topic_prefix' twice, as a parameter of the sink's URI and as an option"
-    ):
+    with pytest.raises(OptionError, match="sets 'topic_prefix' twice, as a parameter of the sink's URI and as"):
         feed({"topic_prefix": "a"}, sink="shelf://room?topic_prefix=b")
     with pytest.raises(OptionError, match="sets the parameter 'topic_prefix' of the sink's URI twice"):
         feed(sink="shelf://room?topic_prefix=a&topic_prefix=b")
