@@ -23,7 +23,7 @@ from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.nodes_master import listens
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.plugins.entry_points import PLUGINS, published
-from cdc_core.spark.host_memory import host_memory
+from cdc_core.spark.host_limits import host_memory
 from cdc_core.spark.jvm import LOOPBACK
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.standalone import SLOTS, MasterProcess, WorkerProcess, application_settings

@@ -21,7 +21,7 @@ from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark import python_launcher
 from cdc_core.spark.class_archive import is_installed
-from cdc_core.spark.host_memory import host_memory
+from cdc_core.spark.host_limits import host_memory
 from cdc_core.spark.log_file import last_words, open_log
 from cdc_core.spark.private_api import connect, disconnect, jvm_process, spark_home
 

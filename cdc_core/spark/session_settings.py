@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from cdc_core.spark.class_archive import ClassArchive
 from cdc_core.spark.encryption import encryption_settings
+from cdc_core.spark.host_limits import host_cores
 
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
@@ -67,7 +67,7 @@ def session_settings(name: str, spark: Mapping[str, str], *, changefeeds: int) -
     """Return the settings of application *name*, which runs *changefeeds* with a user's settings *spark*."""
     # Idle Python workers of a kind that Spark keeps: for the slices of one changefeed, and one for each other. With
     # fewer, most tasks of busy changefeeds would fork a worker and end it. Those that stay idle end by themselves.
-    workers = max(4, 2 * len(os.sched_getaffinity(0))) + changefeeds - 1
+    workers = max(4, 2 * host_cores()) + changefeeds - 1
     return {
         "spark.app.name": f"cdc {name}",
         **SETTINGS,
@@ -83,7 +83,7 @@ def _slots(spark: Mapping[str, str], changefeeds: int) -> dict[str, str]:
         return {"spark.master": spark["master"]}
     if changefeeds == 1:
         return {"spark.master": DEFAULT_MASTER}
-    cores = len(os.sched_getaffinity(0))
+    cores = host_cores()
     return {"spark.master": f"local[{cores * changefeeds},4]", "spark.default.parallelism": str(cores)}
 
 

@@ -22,6 +22,7 @@ from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import ConfigError, TerminalSinkError
 from cdc_core.spark import host, query
 from cdc_core.spark.data_sources import SINK, SOURCE
+from cdc_core.spark.host_limits import host_cores
 from cdc_core.spark.query import StartSessions
 from cdc_core.spark.runner import Runner
 from cdc_core.spark.session_settings import SETTINGS
@@ -212,7 +213,7 @@ def test_the_same_changefeed_does_not_run_twice(on_threads: Callable[[str], Feed
 def test_sinks_that_hang_hold_up_no_other_changefeed(tmp_path: Path, kept_spark: KeptSpark) -> None:
     """Each of these would take all task slots that one changefeed alone has on this host."""
     kept_spark.close()
-    slices = len(os.sched_getaffinity(0))
+    slices = host_cores()
     feed = Feeds(tmp_path, "abc")
     try:
         for name in "ab":

@@ -17,7 +17,7 @@ import pytest
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.spark import host_memory, standalone
+from cdc_core.spark import host_limits, standalone
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.standalone import WorkerProcess, application_settings
 
@@ -187,16 +187,42 @@ def test_executors_map_the_archive_of_classes_of_their_own_host(
 def test_the_memory_of_a_host_is_what_its_control_groups_leave(
     groups: str, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_memory, "_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(host_memory, "_LIMITS", tmp_path / "limits")
-    whole = host_memory.host_memory()
+    monkeypatch.setattr(host_limits, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(host_limits, "_LIMITS", tmp_path / "limits")
+    whole = host_limits.host_memory()
     (tmp_path / "cgroup").write_text(groups)
     file = tmp_path / "limits" / limit
     file.parent.mkdir(parents=True)
     file.write_text("max\n")
-    assert host_memory.host_memory() == whole
+    assert host_limits.host_memory() == whole
     file.write_text("1073741824\n")
-    assert host_memory.host_memory() == 1 << 30
+    assert host_limits.host_memory() == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        ("0::/of/the/host\n", {"cpu.max": ("max 100000\n", "50000 100000\n")}),
+        (
+            "5:cpu,cpuacct:/a\n3:memory:/b\n",
+            {"cpu/a/cpu.cfs_quota_us": ("-1\n", "50000\n"), "cpu/a/cpu.cfs_period_us": ("100000\n", "100000\n")},
+        ),
+    ],
+    ids=["of a container", "of the first version"],
+)
+def test_the_cores_of_a_host_are_what_its_control_groups_leave(
+    groups: str, files: Mapping[str, tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_limits, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(host_limits, "_LIMITS", tmp_path / "limits")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(64))
+    (tmp_path / "cgroup").write_text(groups)
+    for limit, cores in enumerate((64, 1)):
+        for name, contents in files.items():
+            file = tmp_path / "limits" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(contents[limit])
+        assert host_limits.host_cores() == cores
 
 
 def test_the_port_of_a_page_is_free_and_stays_so_until_java_listens(monkeypatch: pytest.MonkeyPatch) -> None:
