@@ -47,7 +47,7 @@ class Rangefeed(ABC):
         """
 
     def explain(self, schema: TableSchema) -> Sequence[tuple[str, Sequence[str]]]:  # noqa: ARG002
-        """Return which changes `restriction` leaves out, and why no others: titles, each with lines of text.
+        """Return titles, each with lines of text: which changes `restriction` leaves out, and why it keeps all others.
 
         Called by `cdc explain`, after `check`. By default there is nothing to show.
         """
