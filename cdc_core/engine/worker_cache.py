@@ -43,8 +43,8 @@ class WorkerCache(Generic[C]):
         """Yield the component of *key*, opened if necessary; keep it open if the block ends without an exception."""
         component, _ = self._open.pop(key, (None, 0.0))
         unused = time.monotonic() - _UNUSED_S
-        for other in list(self._open):
-            if (other[0] == key[0] and other[1] < key[1]) or self._open[other][1] < unused:
+        for other, (_, used) in list(self._open.items()):
+            if (other[0] == key[0] and other[1] < key[1]) or used < unused:
                 self._close(self._open.pop(other)[0])
         if component is None:
             component = opener()
