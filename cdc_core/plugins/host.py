@@ -172,7 +172,7 @@ class PluginHost:
         for plugin in self._plugins:  # one that failed early could not say what it brings
             if plugin.problem and plugin.source.distribution in (ours, f"cdc-{kind}-{word}"):
                 return PluginLoadError(f"{wanted} of {plugin.source.origin} cannot be used: {plugin.problem}")
-        close = [] if ours else difflib.get_close_matches(word, sorted(known), n=1)
+        close = [] if ours else difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.65)
         parts = [f"there is no {wanted}"]
         if close:
             parts.append(f"did you mean '{close[0]}'?")
