@@ -27,7 +27,9 @@ from cdc_core.telemetry.status import StatusView, shown_moment
 
 
 @changefeed_command(environment="ignored")
-@click.option("--once", is_flag=True, help="Stop after delivering everything that was committed before the start.")
+@click.option(
+    "--once", is_flag=True, help="Stop after delivering everything that was committed before this run started."
+)
 @locality_option
 @metrics_option
 @otlp_option

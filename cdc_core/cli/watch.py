@@ -175,7 +175,7 @@ def _is_json(text: str) -> bool:
 @click.option(
     "--live/--from-scan",
     default=False,
-    help="Show the next changes, or the existing rows of the tables. Default: --from-scan.",
+    help="Show only new changes, or start with the existing rows of the tables. Default: --from-scan.",
 )
 @json_option
 def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:

@@ -98,7 +98,7 @@ class Changefeed:
         if not isinstance(self.query, str):
             raise ConfigError(f"changefeed '{self.name}': query must be a string")
         if not all(isinstance(text, str) for text in self.functions.values()):
-            raise ConfigError(f"changefeed '{self.name}': functions must be strings")
+            raise ConfigError(f"changefeed '{self.name}': 'functions' must be a list of strings")
         try:
             table = parse_query(self.query, tuple(self.functions.items())).table
         except ConfigError as error:

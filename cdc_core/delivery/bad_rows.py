@@ -50,7 +50,7 @@ class StopAtBadRow(SliceBadRows):
         cure = _CURES.get(bad.stage, "change the row, or fix the cause of the refusal")
         raise BadRowError(
             f"{bad} was refused by {self._owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; {cure}, or set"
-            " on_error='dead_letter' to write such rows to the dead letters and deliver the others"
+            " on_error='dead_letter' to store such rows as dead letters and deliver the others"
         )
 
     def blocked(self, rows: RowBatch) -> Sequence[int]:  # noqa: ARG002

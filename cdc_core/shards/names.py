@@ -59,7 +59,7 @@ def common_databases(
         if found.setdefault(name.database, other) != other:
             raise ConfigError(
                 f"table {name} is in database {name.database}, but the first source has the tables of that database "
-                f"in both {found[name.database]} and {other}; use databases with the same tables"
+                f"partly in {found[name.database]} and partly in {other}; divide the tables alike in all sources"
             )
     return found
 

@@ -177,7 +177,7 @@ class ClassArchive:
 
 @functools.cache
 def _warn(refused: str) -> None:
-    log.warning("Spark's classes are not kept: %s (%s names the directory)", refused, VARIABLE)
+    log.warning("Spark's classes will not be cached: %s (set the directory with %s)", refused, VARIABLE)
 
 
 def find_java() -> str | None:

@@ -72,7 +72,7 @@ def test_one_database_cannot_have_the_names_of_two() -> None:
     with pytest.raises(
         ConfigError,
         match=r"table public\.u is in database x, but the first source has the "
-        r"tables of that database in both a and b",
+        r"tables of that database partly in a and partly in b",
     ):
         common_databases(first, [schema("x", "t"), schema("x", "u")], {})
 

@@ -90,8 +90,8 @@ def test_a_cache_of_another_user_is_not_used(cache: Path, what: str, caplog: pyt
     assert (ClassArchive.find(), ClassArchive.find()) == (None, None)
     [said] = caplog.messages
     assert said == (
-        f"Spark's classes are not kept: '{directory}' belongs to another user ({NOBODY}); use a directory of your own"
-        " (CDC_CACHE names the directory)"
+        f"Spark's classes will not be cached: '{directory}' belongs to another user ({NOBODY}); use a directory of your"
+        " own (set the directory with CDC_CACHE)"
     )
 
 

@@ -61,8 +61,8 @@ def test_without_a_free_slot_steps_are_read_by_sql_and_the_log_says_so_once(
                 sql.execute("INSERT INTO t (id) VALUES (%s)", [number])
                 feed.catch_up()
         assert [text.partition(": ")[2] for text in caplog.messages] == [
-            "each step decodes the log behind the open transaction again, because no connection to the server can be"
-            " kept open: all replication slots are in use"
+            "each step decodes the log again from the start of the open transaction, because no connection to the"
+            " server can be kept open: all replication slots are in use"
         ]
         assert set(feed.rows("public.t")) == {(1,), (2,), (3,), (4,), (5,)}
 

@@ -89,7 +89,7 @@ class KeptLog:
             elif session.ended is not None or behind is None:
                 self._end(session.ended or "it is on another server")
             elif failover:
-                self._end("rows of a failover slot wait for the standbys")
+                self._end("rows read from a failover slot wait for the standbys")
             elif behind >= max(MIN_AGAIN_BYTES, self.again_bytes):  # its copy holds back as much of the log
                 self._end("the transactions that were open when it began have ended")
             elif self._named - socket.requests >= _MAX_UNASKED:
@@ -149,8 +149,8 @@ class KeptLog:
             if not self._told:
                 self._told = True
                 log.warning(
-                    "replication slot %s: each step decodes the log behind the open transaction again, because no"
-                    " connection to the server can be kept open: %s",
+                    "replication slot %s: each step decodes the log again from the start of the open transaction,"
+                    " because no connection to the server can be kept open: %s",
                     self._slot.name,
                     self._server.mask(text_of(error)),
                 )

@@ -269,7 +269,7 @@ class _Session:
             if begun >= range_.end:  # the copy gives no transaction twice, and this one belongs to the next range
                 raise RetryableRangefeedError("a transaction begins where the step ends")
             range_ = following
-        raise RetryableRangefeedError("rows of a failover slot wait for the standbys")
+        raise RetryableRangefeedError("rows read from a failover slot wait for the standbys")
 
     def _put(self, range_: _Range, messages: _Messages) -> bool:
         """Return whether more is wanted, which may take a while."""

@@ -38,7 +38,7 @@ class PostgresOptions:
     snapshot_wait: Duration = option(
         Duration(30.0),
         doc="How long to wait for open write transactions when creating a replication slot or a snapshot. After this"
-        " time, the creation is retried.",
+        " time, cdc tries again to create it.",
     )
     lock_timeout: Duration = option(
         Duration(10.0),

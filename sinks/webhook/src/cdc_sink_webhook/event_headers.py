@@ -31,6 +31,6 @@ def refuse_names_of_events(names: Iterable[str]) -> None:
     taken = next((name for name in names if name.lower().startswith(_PREFIX)), None)
     if taken is not None:
         raise ConfigError(
-            f"sink 'webhook': the header '{taken}' of extra_headers is set by envelope 'cloudevents'; choose another"
-            " name"
+            f"sink 'webhook': extra_headers contains '{taken}', which envelope 'cloudevents' sets itself; choose"
+            " another name"
         )

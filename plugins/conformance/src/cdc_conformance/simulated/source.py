@@ -174,7 +174,9 @@ def directory_of(uri: str) -> Path:
     """Return the directory of the database that *uri* names. Raises: ConfigError."""
     parts = urlsplit(uri)
     if parts.netloc or not parts.path.startswith("/"):
-        raise ConfigError(f"'{masked_uri(uri)}' names no simulated database; write simulated:///path/of/its/directory")
+        raise ConfigError(
+            f"'{masked_uri(uri)}' does not name a simulated database; write simulated:///path/to/its/directory"
+        )
     return Path(unquote(parts.path))
 
 
