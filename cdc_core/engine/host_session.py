@@ -18,9 +18,6 @@ from cdc_core.masking import mask
 
 log = logging.getLogger(__name__)
 
-_MAX_ATTEMPTS = 500
-"""Of a session: for each query that was ever started in it, Spark keeps a thread and a third of a megabyte."""
-
 
 class HostSession:
     """What one run has of the host. Used by its thread."""
@@ -29,8 +26,6 @@ class HostSession:
         self._run = run
         self._opening: Future[int] | None = None
         self._warm = False
-        self._attempts = 0
-        """How many have begun in the session."""
         self._is_open = False
         """Whether the host was there when it was asked last."""
 
@@ -90,11 +85,8 @@ class HostSession:
     def acquire(self) -> int:
         """Return how many slices may be read at a time, once the host is there. Raises: Stopped; as `QueryHost`."""
         host, feed, say = self._run.host, self._run.feed, self._run.status.say
-        if self._attempts >= _MAX_ATTEMPTS and not host.is_shared:
-            log.info("changefeed '%s': starting another session of Spark after %d attempts", feed.name, self._attempts)
-            self.release()
         if not host.is_alive:
-            self._warm, self._attempts = False, 0
+            self._warm = False
             say(phase="starting Spark")
         opening, self._opening, self._is_open = self._opening, None, False
         try:
@@ -106,7 +98,6 @@ class HostSession:
             say(phase="waiting for executors")
             slots = host.await_executors(feed.options.executor_wait, stopped=self._run.control.stop.is_set)
         self._is_open = True
-        self._attempts += 1
         self._run.check_stop()
         return slots
 

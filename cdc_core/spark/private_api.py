@@ -130,6 +130,23 @@ def executor_ids(session: SparkSession) -> set[str]:
     return {each for each in str(ids).split(",") if each}
 
 
+def end_monitors_of_planners() -> int:
+    """End the threads with which Spark watches over idle processes of planners; return how many there were.
+
+    Spark starts one with each streaming query and ends none, and each keeps the session of its query. A planner has no
+    idle processes.
+    """
+    count = 0
+    for thread in _jvm().Thread.getAllStackTraces().keySet():
+        if str(thread.getName()).startswith("Idle Worker Monitor"):
+            factory = thread.getClass().getDeclaredField("$outer")
+            factory.setAccessible(True)
+            if not factory.get(thread).useDaemonEnabled():  # those of tasks have it
+                thread.interrupt()
+                count += 1
+    return count
+
+
 def run_daemon() -> None:
     """Be the process that Spark forks its Python workers from. It has no hook to load something before them."""
     from pyspark.daemon import manager  # looks at the command line when it is imported

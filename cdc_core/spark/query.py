@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 from pyspark.errors import PySparkException
@@ -19,7 +19,7 @@ from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
-from cdc_core.spark.private_api import make_active
+from cdc_core.spark.private_api import Py4JError, end_monitors_of_planners, make_active
 from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.session_settings import is_local
 
@@ -34,6 +34,8 @@ def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuer
 
     Its tasks are in a pool of the changefeed's: pools share the slots of a cluster fairly.
     """
+    with suppress(Py4JError):  # of another Spark: it keeps a third of a megabyte for each query
+        end_monitors_of_planners()
     with sessions.lent(evaluates=config.evaluates) as session:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)  # of this thread
         rows = _open_rows(session, config)

@@ -75,8 +75,8 @@ def test_without_dead_letters_the_changefeed_ends_with_a_sentence_that_names_the
     reason = "there is no text for 117" if how == "encode" else "117 is refused"
     assert str(raised.value) == (
         f"the row of table public.counter with key {{'id': 17}}, updated 117.0000000000 was refused by {owner} (stage"
-        f" {stage}): {reason}; change the row, or fix the cause of the refusal, or set on_error='dead_letter' to write"
-        " such rows to the dead letters and deliver the others"
+        f" {stage}): {reason}; change the row, or fix the cause of the refusal, or set on_error='dead_letter' to store"
+        " such rows as dead letters and deliver the others"
     )
     assert engine.high_water == Timestamp(100)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from cdc_testing.scripted import TABLE, CounterRangefeed, JournalDestination
 from cdc_testing.thread_host import ThreadEngine, ThreadHost
 
 from cdc_core import Move, ScanProgress, Span
-from cdc_core.engine import fencing, host_session
+from cdc_core.engine import fencing
 from cdc_core.engine.fencing import CHECK_VALID_S, at_work
 from cdc_core.engine.run_control import RunControl, Stopped
 from cdc_core.engine.takeover import PreviousAttempts
@@ -180,20 +179,3 @@ def test_a_run_that_waits_for_tasks_can_be_stopped(engine: ThreadEngine) -> None
     with at_work(engine.directory / "t.tasks.lock", run_dir=engine.directory / "t.run" / "0"):
         assert engine.run(watch=watch) == 0
     assert "running" not in engine.phases
-
-
-def test_a_session_serves_only_so_many_attempts(
-    make_engine: Callable[[], ThreadEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host_session, "_MAX_ATTEMPTS", 2)
-    engine, sessions = make_engine(), list[object]()
-
-    def fail_twice() -> None:
-        sessions.append(engine.host._session)
-        if len(sessions) < 3:
-            raise ValueError(f"failure {len(sessions)}")
-
-    assert engine.run(before_step=fail_twice, total=1000, rows_per_step=500) == 0
-    assert sessions[0] is sessions[1] is not sessions[2]
-    assert all(session is sessions[2] for session in sessions[3:])
-    assert engine.journal.faults(total=1000) == []

@@ -99,5 +99,5 @@ def test_a_reader_that_breaks_its_contract_beyond_the_end_is_still_told(script: 
             yield SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(8), resolved=True)
 
     reader = Hasty(Parts(counter_feed(script.directory)).rangefeed_context())
-    with pytest.raises(Exception, match=r"a row of table db.public.counter is from 9\.0+, above 8\.0+"):
+    with pytest.raises(Exception, match=r"a row of table db.public.counter has updated 9\.0+, above 8\.0+"):
         list(read(reader, planned(None), within=TimeRange(end=Timestamp(5))))

@@ -17,12 +17,14 @@ import pyspark.find_spark_home
 import pytest
 from cdc_testing.imports import ROOT
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import eventually
 from pyspark import SparkContext, StatusTracker
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType
 
 from cdc_core.spark import private_api, python_forkserver
+from cdc_core.spark.preload import preload
 from cdc_core.spark.session import end_jvm, is_alive
 
 PRIVATE = re.compile(
@@ -50,6 +52,7 @@ def test_no_other_module_uses_what_is_private() -> None:
         pytest.param(pyspark.SparkExecutorInfo, "id$|name", [], id="executor_ids"),
         pytest.param(SparkContext, "secret|credential", [], id="forget_secret"),
         pytest.param(pyspark.daemon, "load|hook|main", [], id="run_daemon"),
+        pytest.param(SparkContext, "worker|monitor|thread", [], id="end_monitors_of_planners"),
         pytest.param(DataFrame, "plan$|analy|optimi", [], id="analyzed, optimized, written_out"),
         pytest.param(f, "^(try|attempt|if_error|is_error)$", [], id="tried, tried_value"),
         pytest.param(DataType, "cast|accept|fits", [], id="can_up_cast"),
@@ -70,6 +73,18 @@ def session(kept_spark: KeptSpark) -> SparkSession:
 @pytest.fixture
 def rows(session: SparkSession) -> DataFrame:
     return session.createDataFrame([(1, "2026-01-31"), (0, "never")], "n int, day string")
+
+
+def test_only_the_monitors_of_planners_end(session: SparkSession, tmp_path: Path) -> None:
+    """When Spark ends them itself, `end_monitors_of_planners` can go."""
+    private_api.make_active(session)
+    for name in ("first", "second"):
+        preload(session, tmp_path / name, tasks=1, stopped=lambda: False)
+        assert private_api.end_monitors_of_planners() > 0
+        eventually("the monitors to end", lambda: not private_api.end_monitors_of_planners())
+    jvm: Any = session._jvm
+    names = [str(thread.getName()) for thread in jvm.Thread.getAllStackTraces().keySet()]
+    assert any(name.startswith("Idle Worker Monitor") for name in names), "that of the tasks stays"
 
 
 def test_the_spark_of_pyspark_has_what_starts_it() -> None:
