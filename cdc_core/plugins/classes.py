@@ -6,7 +6,6 @@ This is the only place of the core that imports modules it does not know.
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,8 +27,9 @@ def load_class(target: str, *, owner: str, base: type | None = None, install_hin
         raise PluginLoadError(f"{owner} cannot be loaded: module '{module_name}' has no class '{class_name}'")
     if base is not None and not issubclass(found, base):
         raise ContractError(f"{owner}: '{target}' must be a subclass of {base.__module__}.{base.__name__}")
-    if base is not None and inspect.isabstract(found):
-        raise ContractError(f"{owner}: '{target}' does not define {', '.join(sorted(found.__abstractmethods__))}")  # type: ignore[attr-defined]
+    missing = () if base is None else getattr(found, "__abstractmethods__", ())
+    if missing:
+        raise ContractError(f"{owner}: '{target}' does not define {', '.join(sorted(missing))}")
     return found
 
 

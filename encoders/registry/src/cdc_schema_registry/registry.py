@@ -95,9 +95,10 @@ class Registry:
     def register(self, subject: str, schema: str, schema_type: SchemaType, *, aside: str | None = None) -> int:
         """Return the id of *schema* in *subject*, where it is registered now unless it is there.
 
-        The newest schema of *subject* stands for one that differs only in properties called *aside*. It asks once for
-        each pair; other calls are a look-up in a dict. A schema that is there needs no right to write. The error of a
-        refused schema contains the reason, the new schema and the registered schema.
+        If *aside* is given, the newest schema of *subject* stands for one that differs only in the texts of properties
+        called *aside*. The registry is asked once for each schema that it has, and at each call for one for which
+        another stands; other calls look it up in a dict. A schema that is there needs no right to write. The error of
+        a refused schema contains the reason, the new schema and the registered schema.
         """
         if self.read_only:
             return self._present_id(subject, schema_type, schema, aside)
