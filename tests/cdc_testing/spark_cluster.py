@@ -91,6 +91,9 @@ class _Daemon(NativeServer):
 class Master(_Daemon):
     """The master of a cluster. `url` is what a changefeed's option `master` says."""
 
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        super().__init__({**conf, "spark.master.rest.enabled": "false"})
+
     @property
     def url(self) -> str:
         return f"spark://127.0.0.1:{self.port}"
@@ -180,7 +183,7 @@ class SparkCluster:
         self.shared, self.private, self.first = (self.directory / name for name in ("shared", "private", "first"))
         for directory in (self.shared, self.private, self.first):
             directory.mkdir()
-        conf = {**_PRIVATE, "spark.network.crypto.enabled": "true", "spark.master.rest.enabled": "false"}
+        conf = {**_PRIVATE, "spark.network.crypto.enabled": "true"}
         self.master = Master(conf)
         self.workers = [
             Worker(

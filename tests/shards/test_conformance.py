@@ -33,8 +33,9 @@ class TestShards(Startup, Rescans, Moves, Restarts, History, Closing):
 
     @pytest.fixture(autouse=True)
     def usual_pace(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A test allows a thousand steps, and with many marks of the idle database most would have no rows."""
+        """A test allows a thousand steps: most would be marks of the idle database, or log of neither database."""
         monkeypatch.setattr("cdc_rangefeed_postgres.planner._IDLE_NS", 1_000_000_000)
+        monkeypatch.setattr("cdc_rangefeed_postgres.step_plans._MIN_ROW_BYTES", 1024)
 
     @pytest.fixture
     def rangefeed_uri(self, database: str, postgres_server: EmbeddedPostgres) -> Iterator[str]:
