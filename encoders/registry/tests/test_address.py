@@ -36,6 +36,12 @@ def test_a_plain_url_has_no_credentials_and_a_timeout_of_thirty_seconds() -> Non
     assert parse("http://[::1]:8081") == RegistryAddress(url="http://[::1]:8081", timeout_s=30.0)
 
 
+def test_a_registry_may_have_replicas() -> None:
+    address = parse("https://me:ge,heim@a:443,https://b,  https://[::1]:8081/v1/?timeout=5s")
+    assert (address.url, address.password) == ("https://a:443,https://b,https://[::1]:8081/v1", "ge,heim")
+    assert address.timeout_s == 5.0
+
+
 def test_an_empty_parameter_is_ignored() -> None:
     assert parse("https://host?timeout=&ca_cert=&client_cert=&client_key=&insecure_tls_skip_verify=") == parse(
         "https://host"
@@ -61,6 +67,10 @@ def test_a_user_may_have_no_password() -> None:
         ("https://me:ge/heim@host", "percent-encoded"),
         ("https://me:ge?heim@host", "percent-encoded"),
         ("https://me:ge#heim@host", "percent-encoded"),
+        ("https://a,https://me:geheim@b", "write the user and password in the first URL only"),
+        ("https://a?timeout=1s,https://b", "parameters in the last"),
+        (f"https://a,http://b?ca_cert={ENCODED}", "ca_cert can only be used with https://"),
+        ("https://a,b", "must be a URL such as"),
         ("https://host#x", "must not contain '#'"),
         ("https://m%3Ae:geheim@host", "must not contain a colon"),
         ("https://host?timeuot=1s", "has no option 'timeuot'; did you mean 'timeout'?"),

@@ -386,6 +386,12 @@ def test_an_unreachable_registry_is_retryable_while_running(topic_prefix: str) -
         registry.check(topic_prefix, schema_of("integer"), "JSON")
 
 
+def test_a_replica_takes_the_place_of_one_that_is_unreachable(schema_registry: Server, topic_prefix: str) -> None:
+    registry = Registry.of(f"http://127.0.0.1:1,{schema_registry.url}", owner=OWNER)
+    schema_id = registry.register(f"{topic_prefix}foo", schema_of("integer"), "JSON")
+    assert Registry.of(schema_registry.url, owner=OWNER).schema(schema_id) is not None
+
+
 def test_a_registry_that_does_not_respond_times_out(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
     proxy = registry_proxy()
     proxy.silent = True

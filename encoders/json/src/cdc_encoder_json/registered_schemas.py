@@ -63,7 +63,7 @@ class RegisteredSchemas:
     def url(self, schema: TableSchema, topic: str) -> str | None:
         """Return the URL of the schema that values of *schema* have, which is registered now if need be."""
         value_id = self._ids_of(schema, topic)[1]
-        return None if value_id is None else f"{self._registry}/schemas/ids/{value_id}"
+        return None if value_id is None else self._registry.url_of(value_id)
 
     def framed_resolved(self, topic: str, payload: bytes) -> bytes:
         """Return *payload*, a resolved mark of *topic*, in the wire format.

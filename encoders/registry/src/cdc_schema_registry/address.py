@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from cdc_core import Duration, OptionError, option, parse_options
 
 _OPTION = "confluent_schema_registry"
 _EXAMPLE = "https://key:secret@host:443?timeout=30s"
+_BETWEEN_REPLICAS = re.compile(r",\s*(?=https?://)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,8 @@ class _Parameters:
 class RegistryAddress:
     """A registry's URL and credentials. Picklable and hashable. `repr` and `str` show no secret.
 
-    `str` is the URL without credentials and parameters, for messages. Certificates are PEM texts.
+    `url` has several URLs, separated by commas, when the registry has replicas: each request goes to the first one that
+    responds. `str` is it, without credentials and parameters, for messages. Certificates are PEM texts.
     """
 
     url: str
@@ -60,39 +63,51 @@ class RegistryAddress:
     def parse(cls, text: str, *, owner: str) -> RegistryAddress:
         """Return the address in *text*, the value of the option: `https://key:secret@host:443?timeout=30s&ca_cert=…`.
 
+        Of several URLs, separated by commas, the first one has the user and password, and the last one the parameters.
         User and password are percent-encoded. Raises: OptionError, which names *owner* ("encoder 'avro'"), option and
         remedy, and shows no secret.
         """
         where = f"{owner}: option '{_OPTION}'"
-        parts = urlsplit("")
-        host = port = None
-        with suppress(ValueError):
-            parts = urlsplit(text)
-            host, port = parts.hostname, parts.port
-        if parts.scheme not in ("http", "https") or not host or "@" in parts.path + parts.query + parts.fragment:
-            raise OptionError(f"{where} must be a URL such as {_EXAMPLE}, with user and password percent-encoded")
-        if parts.fragment:
-            raise OptionError(f"{where} must not contain '#'; write %23 in a value")
-        user, password = parts.username, parts.password
+        replicas = [_replica(each, where) for each in _BETWEEN_REPLICAS.split(text)]
+        first, last = replicas[0], replicas[-1]
+        if any("@" in each.netloc for each in replicas[1:]) or any(each.query for each in replicas[:-1]):
+            raise OptionError(f"{where}: write the user and password in the first URL only, and parameters in the last")
+        user = first.username
         if user is not None and ":" in unquote(user):
             raise OptionError(f"{where}: the user must not contain a colon, which separates user and password")
-        given = _given(parts.query, where)
+        given = _given(last.query, where)
         parameters = parse_options(_Parameters, given, owner=where)
         secure = ("ca_cert", "client_cert", "client_key", "insecure_tls_skip_verify")
-        if parts.scheme == "http" and any(getattr(parameters, name) for name in secure):
+        if any(each.scheme == "http" for each in replicas) and any(getattr(parameters, name) for name in secure):
             names = ", ".join(name for name in secure if name in given)
             raise OptionError(f"{where}: {names} can only be used with https://; change the scheme or omit them")
-        shown_host = f"[{host}]" if ":" in host else host
+        hosts = (each.netloc.rpartition("@")[2] for each in replicas)
         return cls(
-            url=f"{parts.scheme}://{shown_host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}",
+            url=",".join(
+                f"{each.scheme}://{host}{each.path.rstrip('/')}" for each, host in zip(replicas, hosts, strict=True)
+            ),
             user=None if user is None else unquote(user),
-            password=None if user is None else unquote(password or ""),
+            password=None if user is None else unquote(first.password or ""),
             timeout_s=float(parameters.timeout),
             ca_cert=_pem(parameters.ca_cert, "ca_cert", where),
             client_cert=_pem(parameters.client_cert, "client_cert", where),
             client_key=_pem(parameters.client_key, "client_key", where),
             insecure_tls_skip_verify=parameters.insecure_tls_skip_verify,
         )
+
+
+def _replica(text: str, where: str) -> SplitResult:
+    """Return the parts of one URL. Raises: OptionError."""
+    parts, usable = urlsplit(""), False
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        usable = parts.port != 0 and parts.scheme in ("http", "https")
+    others = parts.path + parts.query + parts.fragment
+    if not usable or not parts.hostname or "," in parts.hostname or "@" in others:
+        raise OptionError(f"{where} must be a URL such as {_EXAMPLE}, with user and password percent-encoded")
+    if parts.fragment:
+        raise OptionError(f"{where} must not contain '#'; write %23 in a value")
+    return parts
 
 
 def _given(query: str, where: str) -> dict[str, str]:

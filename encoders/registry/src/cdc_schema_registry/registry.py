@@ -221,6 +221,11 @@ class Registry:
         except Exception as error:
             raise translated(self.address, f"subject '{subject}'", error, checking=True) from None
 
+    def url_of(self, schema_id: int) -> str:
+        """Return the URL of a schema, at the first host of the registry."""
+        first, *_ = self.address.url.split(",http")
+        return f"{first}/schemas/ids/{schema_id}"
+
     def __str__(self) -> str:
         return str(self.address)
 
