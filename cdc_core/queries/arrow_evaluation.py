@@ -43,24 +43,21 @@ def images(rows: RowBatch) -> dict[str, pa.Array]:
 def candidates(rows: RowBatch, query: BoundQuery) -> RowBatch:
     """Return *rows*, of the version of *query*, without those that its comparisons refuse.
 
-    What is left is what meets the condition if `query.decided`. Rows that lack a value which the condition uses stay.
+    What is left is what meets the condition if `query.decided`. A comparison of a value that a row lacks may hold.
     """
     if not query.comparisons or not len(rows):
         return rows
     columns = images(rows)
     if any(comparison.column == EVENT_OP for comparison in query.comparisons):
         columns[EVENT_OP] = _EVENTS.take(rows.column("op"))
-    held = None
+    lacking, kept = unavailable_by_column(rows), None
     for comparison in query.comparisons:
-        found = _held(columns[comparison.column], comparison)
-        held = found if held is None else pc.and_kleene(held, found)
-    assert held is not None
-    kept = pc.fill_null(held, not query.decided)
+        possible = pc.fill_null(_held(columns[comparison.column], comparison), not query.decided)
+        if comparison.column in lacking:
+            possible = pc.or_(possible, pa.array(lacking[comparison.column]))
+        kept = possible if kept is None else pc.and_(kept, possible)
     if query.deletes_pass:
         kept = pc.or_(kept, pc.equal(rows.column("op"), pa.scalar(int(Op.DELETE), pa.uint8())))
-    for name, lacking in unavailable_by_column(rows).items():
-        if name in query.typed:
-            kept = pc.or_(kept, pa.array(lacking))
     if pc.all(kept).as_py():
         return rows
     return RowBatch(schema=rows.schema, batch=rows.batch.filter(kept))

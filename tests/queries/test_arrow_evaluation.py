@@ -81,9 +81,13 @@ def test_the_event_is_compared_as_spark_does() -> None:
     assert left("event_op() IS NULL", given) == []
 
 
-def test_a_row_that_lacks_a_value_which_the_condition_uses_stays() -> None:
-    given = rows([{}, {}], unavailable=unavailable_column({"doc": np.array([False, True])}))
-    assert left("doc IS NOT NULL", given) == [1]
+def test_a_row_that_lacks_a_value_stays_unless_comparisons_of_other_values_refuse_it() -> None:
+    lacking = unavailable_column({"doc": np.array([False, True, True])})
+    given = rows([{}, {}, {"Name": "b"}], unavailable=lacking)
+    assert left("doc IS NOT NULL", given) == [1, 2]
+    assert left("doc IS NOT NULL AND name = 'b'", given) == [2]
+    assert left("name = 'b' AND length(doc) > 1", given) == [0, 1, 2]  # a part after a null is evaluated
+    assert left("id < 2 AND length(doc) > 1", given) == [0, 1]
     assert left("id = 0", given) == [0]
 
 
