@@ -73,27 +73,27 @@ def _invalid_texts(rows: RowBatch) -> dict[int, str]:
         if image not in rows.batch.schema.names:
             continue
         for name, values in fields_by_name(rows.column(image)).items():
-            if pa.types.is_string(values.type) and not _all_valid(values):
-                for index, value in enumerate(values.cast(pa.binary()).to_pylist()):
-                    if value is not None and (reason := _reason(value)):
-                        found.setdefault(index, f"column {name}: {reason}")
+            for index, reason in invalid_texts(values).items():
+                remedy = "change the value, or use a database with encoding UTF8"
+                found.setdefault(index, f"column {name}: {reason}; {remedy}")
     return found
 
 
-def _all_valid(values: pa.StringArray) -> bool:
+def invalid_texts(values: pa.Array) -> dict[int, str]:
+    """Return why texts are not UTF-8, by index; nothing for *values* of another type."""
+    if not pa.types.is_string(values.type):
+        return {}
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        return False
-    return True
+        reasons = ((index, _reason(value)) for index, value in enumerate(values.cast(pa.binary()).to_pylist()))
+        return {index: reason for index, reason in reasons if reason}
+    return {}
 
 
-def _reason(value: bytes) -> str | None:
+def _reason(value: bytes | None) -> str:
     try:
-        value.decode()
+        (value or b"").decode()
     except UnicodeDecodeError as error:
-        return (
-            f"its text is not valid UTF-8 at byte {error.start + 1}; change the value, or use a database with"
-            " encoding UTF8"
-        )
-    return None
+        return f"its text is not valid UTF-8 at byte {error.start + 1}"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import BESIDE, PIECE_BYTES, PIECES, REFUSED, ROWS, Arriving, unpack
+from cdc_core.engine.refused_rows import invalid_texts
 from cdc_core.errors import ContractError
 from cdc_core.queries.arrow_evaluation import given_rows
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
@@ -22,6 +23,7 @@ from cdc_core.spark.columns import FILLER, NO_PLAN
 from cdc_core.telemetry.stages import QUERY
 
 _CHANGES = "changes"
+_AS_TEXT = "to show any bytes, write hex(…) or base64(…)"
 
 
 def opened(
@@ -105,7 +107,12 @@ def _evaluated(
         if found.null_count:
             failed[output.name] = np.asarray(found.is_null())
             reasons.update(_failures(output.text, query, failed[output.name], fields.get(f"e{index}")))
-        computed[output.name] = _restored(found.flatten()[0], column)
+        values = _restored(found.flatten()[0], column)
+        if invalid := invalid_texts(values):
+            values, mask = _without(values, invalid)
+            failed[output.name] = mask | failed.get(output.name, False)
+            reasons.update({index: _failure(output.text, f"{reason}; {_AS_TEXT}") for index, reason in invalid.items()})
+        computed[output.name] = values
     texts = {
         "topic": query.topic and query.topic.text,
         "condition": query.condition and not query.decided and f"WHERE {query.condition.text}",
@@ -150,10 +157,18 @@ def _failures(text: str, query: BoundQuery, failed: npt.NDArray[np.bool_], error
 
     usual = possible_causes(text, query.schema)
     said = {} if errors is None else {index: errors[index].as_py() for index in np.flatnonzero(failed).tolist()}
-    return {
-        index: f"the query cannot compute {text}: {said.get(index) or usual}"
-        for index in np.flatnonzero(failed).tolist()
-    }
+    return {index: _failure(text, said.get(index) or usual) for index in np.flatnonzero(failed).tolist()}
+
+
+def _failure(text: str, reason: str) -> str:
+    return f"the query cannot compute {text}: {reason}"
+
+
+def _without(values: pa.Array, indices: Collection[int]) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Return *values* with nulls at *indices*, and where these are."""
+    mask = np.zeros(len(values), np.bool_)
+    mask[list(indices)] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, values.type), values), mask
 
 
 def _restored(values: pa.Array, column: Column) -> pa.Array:

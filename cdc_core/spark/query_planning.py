@@ -46,6 +46,7 @@ from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.infinite_times import as_json, with_infinities
 from cdc_core.spark.private_api import (
     JavaObject,
+    Py4JJavaError,
     analyzed,
     can_up_cast,
     items,
@@ -278,7 +279,7 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     """Return *rows* with the expression as their only column. Raises: OptionError when Spark or we refuse it."""
     try:
         selected = rows.select(f.expr(_on_one_line(output.sql)).alias("value"))
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise refusal(query.text, output.at, reason_of(error, query, output)) from None
     plan = analyzed(selected)
     under = list(items(plan.children()))

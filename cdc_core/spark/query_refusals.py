@@ -13,10 +13,11 @@ from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.queries.functions import TIME_OF_DAY, no_date
 from cdc_core.schema import Kind
-from cdc_core.spark.private_api import JavaObject, Py4JError, items
+from cdc_core.spark.private_api import JavaObject, Py4JError, Py4JJavaError, items
 
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _COLUMN = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.(?:`((?:[^`]|``)+)`|(\w+))")
+_REFUSED = re.compile(r"^: org\.apache\.spark\.SparkException: (\[.*)", re.MULTILINE)
 _NO_FUNCTION = re.compile(r"Cannot resolve routine `(\w+)`")
 _NO_TYPE = re.compile(r'(?:Unsupported data type|DataType) "(\w+)')
 _TYPES = {
@@ -60,6 +61,8 @@ _SIGNS = {"->": _MEMBER, "#": _MEMBER, "~": ("a pattern", "RLIKE, and (?i) befor
 """How signs begin that only PostgreSQL and CockroachDB can read where Spark stops, what they are, and what to write."""
 _WORDS = {
     ("ARRAY", "["): ("ARRAY[…]", "array(…)"),
+    ("CHARACTER VARYING",): ("CHARACTER VARYING", "STRING"),
+    ("DOUBLE PRECISION",): ("DOUBLE PRECISION", "DOUBLE"),
     ("SIMILAR TO",): ("SIMILAR TO", "RLIKE"),
 }
 """Likewise for words."""
@@ -68,10 +71,13 @@ _OF_INSTANT = "convert_timezone('UTC', 'Europe/Berlin', column)"
 _OF_LOCAL = "convert_timezone('Europe/Berlin', 'UTC', column)::timestamp"
 
 
-def reason_of(error: PySparkException, query: BoundQuery, output: Output) -> str:
-    """Return a sentence about *error*, for which Spark refuses the expression *output* of *query*."""
+def reason_of(error: PySparkException | Py4JJavaError, query: BoundQuery, output: Output) -> str:
+    """Return a sentence about *error*, for which Spark refuses the expression *output* of *query*.
+
+    Raises: *error* if Spark failed for another reason.
+    """
     text = _shown(error)
-    if not isinstance(error, AnalysisException | ParseException):
+    if not isinstance(error, AnalysisException | ParseException | Py4JJavaError):
         return f"{output.text} fails for every row: {text.partition('. ')[0].removesuffix('.')}"
     if found := _NO_FUNCTION.match(text):
         name = found[1].lower()
@@ -94,7 +100,7 @@ def typed_columns(sql: str) -> list[str]:
     return [(quoted or plain).replace("``", "`") for quoted, plain in _COLUMN.findall(sql)]
 
 
-def _instead(error: PySparkException, query: BoundQuery, output: Output) -> str:
+def _instead(error: PySparkException | Py4JJavaError, query: BoundQuery, output: Output) -> str:
     """Return what to write in place of what Spark does not have, from a semicolon on; nothing where none is known."""
     if isinstance(error, ParseException):
         return _instead_of_syntax(str(error), query, output) if "[PARSE_SYNTAX_ERROR]" in str(error) else ""
@@ -133,9 +139,14 @@ def _instead_of_zone(column: str, query: BoundQuery) -> str:
     return f" For AT TIME ZONE, write {_OF_INSTANT}.{more}"
 
 
-def _shown(error: PySparkException) -> str:
+def _shown(error: PySparkException | Py4JJavaError) -> str:
     """Return Spark's message without its class, its state, and our names of columns."""
     text = str(error).strip().splitlines()[0]
+    if isinstance(error, Py4JJavaError):  # a refusal that Pyspark does not know as one
+        refused = _REFUSED.search(str(error))
+        if refused is None:
+            raise error
+        text = refused[1]
     text = re.sub(r"^\[[\w.]+\]\s*", "", text)
     text = re.split(r"\s+SQLSTATE: ", text)[0]
     return named(text).strip()

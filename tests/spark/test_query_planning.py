@@ -69,6 +69,10 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT at > '12:30' AS x FROM orders", "at > '12:30': '12:30' is a time of day, to which Spark would add"),
         ("SELECT hour + INTERVAL '1' HOUR AS x FROM orders", "hour + INTERVAL '1' HOUR: column hour is a time of day"),
         ("SELECT regexp_matches(name, 'a') AS x FROM orders", "regexp_matches(name, 'a'): there is no function 'regex"),
+        (
+            'SELECT name COLLATE "C" AS x FROM orders',
+            'name COLLATE "C": The value C does not represent a correct collat',
+        ),
         ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
     ],
 )
@@ -93,6 +97,8 @@ def test_what_is_written_in_place_of_postgresql_is_named(session: SparkSession) 
         "(at) at time zone 'Asia/Tokyo'": "convert_timezone('Europe/Berlin', 'UTC', column)::timestamp",
         "local AT TIME ZONE 'Asia/Tokyo'": "convert_timezone('Europe/Berlin', 'UTC', column)::timestamp",
         "ARRAY [1, 2]": "array(…)",
+        "price::double precision": "DOUBLE",
+        "name::character varying(2)": "STRING",
         "name SIMILAR  TO 'a'": "RLIKE",
         "name ~* 'a'": "RLIKE, and (?i) before a pattern that ignores case",
         "transform(array(1), t -> doc->>'x')": "get_json_object(column, '$.member')",

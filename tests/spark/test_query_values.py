@@ -128,6 +128,17 @@ def test_a_row_for_which_an_expression_fails_is_alone_and_the_others_keep_their_
         assert bad.reason.startswith("the query cannot compute name::int: ")
 
 
+def test_a_computed_text_that_is_not_utf_8_is_refused(session: SparkSession) -> None:
+    given = rows([{"raw": raw} for raw in (b"a", b"b\xff", None)])
+    first, bad, last = answers(session, plan(session, "SELECT id, raw::string AS t FROM orders"), given)
+    assert isinstance(bad, BadRow)
+    assert bad.reason.startswith("the query cannot compute raw::string: its text is not valid UTF-8 at byte 2; ")
+    assert bad.row.column("after").to_pylist() == [{"id": 1, "t": None}]
+    for found, wanted in ((first, "a"), (last, None)):
+        assert isinstance(found, RowBatch)
+        assert found.column("after").field("t").to_pylist() == [wanted]
+
+
 def test_a_condition_that_fails_names_itself(session: SparkSession) -> None:
     given = rows([{"real": 0.0}, {"real": 2.0}])
     bad, good = answers(session, plan(session, "SELECT id FROM orders WHERE 1 / real > 0.1"), given)
