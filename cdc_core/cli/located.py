@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from cdc_core.store.verbs import Verb
 STATE_DIRECTORY = ".cdc"
 STORE_VARIABLE = "CDC_STORE"
 _BOTH = "--store and --state cannot be used together; remove --state"
+_LOGIN = re.compile(r"\bpassword\s*=|:.*@", re.IGNORECASE)
 _OF_ALL = ("state", "store", "debug")
 """Options that the help of a command has behind its own."""
 
@@ -257,9 +259,13 @@ def _published(file: str) -> Changefeed:
 
 
 def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
-    """Return the directory for a run's own files and the URL of the progress store."""
+    """Return the directory for a run's own files and the URL of the progress store. Raises: ConfigError."""
     if state is not None and "://" in state:
         return (beside / STATE_DIRECTORY).absolute(), state
+    if state is not None and _LOGIN.search(state):  # which must not become the name of a directory
+        raise ConfigError(
+            "the progress store must be a directory or a URL; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
     directory = (beside / STATE_DIRECTORY if state is None else Path(state)).absolute()
     return directory, store_url(directory)
 

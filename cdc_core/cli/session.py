@@ -18,7 +18,7 @@ from cdc_core.cli.completion import FileOrName
 from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask, secret_forms, uri_secrets
 from cdc_core.remedies import as_typed
-from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, details_of
+from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, details_of, printable
 from cdc_core.telemetry.status import StatusLog, StatusView
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,10 @@ class CliSession:
         self.add_secrets(secret_forms(uri_secrets(uri)))
 
     def masked(self, text: str) -> str:
-        """Return *text* as it is printed: without secrets, and with commands that can be repeated."""
+        """Return *text* as it is printed: without secrets and control characters, and with commands to repeat."""
+        return printable(self._masked(text), colored=True)
+
+    def _masked(self, text: str) -> str:
         return mask(as_typed(text, self.typed), self._secrets)
 
     def echo_json(self, value: Any) -> None:
@@ -72,7 +75,7 @@ class CliSession:
             return {name: self.masked_texts(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self.masked_texts(each) for each in value]
-        return self.masked(value) if isinstance(value, str) else value
+        return self._masked(value) if isinstance(value, str) else value
 
     def start_logging(self, *, quiet: bool = False) -> None:
         """Send log records to the console, masked; of a *quiet* command only warnings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -26,6 +27,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
+from cdc_core.telemetry.logs import printable
 from cdc_core.watching.preview import Previewed, text_or_hex
 from cdc_core.watching.preview import preview as previewed
 from cdc_core.watching.watch import Watch, WatchedRow
@@ -92,7 +94,7 @@ def print_messages(feed: ResolvedChangefeed, *, as_json: bool) -> None:
         batches = watched.batches()
         while (batch := _awaited(pool.submit(next, batches, None))) is not None:  # echo flushes
             lines = _json_lines(batch, embedded=feed.encoder.name == "json") if as_json else _csv_lines(batch)
-            click.echo(lines, nl=False)
+            click.echo(printable(lines) if sys.stdout.isatty() else lines, nl=False, color=True)
 
 
 def _awaited(batch: Future[Sequence[WatchedRow] | None]) -> Sequence[WatchedRow] | None:
@@ -193,7 +195,7 @@ def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:
         for message in messages:
             found.append(_masked(session, message))
             if not as_json:
-                click.echo("\n".join(_lines(found[-1], format_=feed.encoder.name)))
+                click.echo(printable("\n".join(_lines(found[-1], format_=feed.encoder.name))))
     refused = sum(message.error is not None for message in found)
     if as_json:
         click.echo(json.dumps([asdict(message) for message in found], ensure_ascii=False))

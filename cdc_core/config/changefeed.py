@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.errors import ConfigError
-from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
+from cdc_core.masking import has_unencoded_password, masked_uri
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.schema import TableName
@@ -77,9 +77,7 @@ class Changefeed:
             if not isinstance(uri, str) or (key == "sink" and not uri):
                 continue
             if "://" not in uri:
-                raise ConfigError(
-                    f"changefeed '{self.name}': {key} is '{masked_uri(uri)}', which is not a URI such as {example}"
-                )
+                raise ConfigError(f"changefeed '{self.name}': {key} is not a URI; write it as {example}")
             if has_unencoded_password(uri):
                 raise ConfigError(
                     f"changefeed '{self.name}': the password in {key} must be percent-encoded: / is %2F, ? is %3F, "
@@ -143,11 +141,10 @@ class Changefeed:
                     )
 
     def __repr__(self) -> str:
-        options = {name: "***" if is_secret_name(name) else value for name, value in self.options.items()}
         return (
             f"Changefeed(name={self.name!r}, source={', '.join(map(masked_uri, self.sources))!r},"
             f" tables={self.tables!r}, "
-            f"sink={masked_uri(self.sink)!r}, format={self.format!r}, options={options!r})"
+            f"sink={masked_uri(self.sink, secret_path=True)!r}, format={self.format!r}, options={sorted(self.options)})"
         )
 
 

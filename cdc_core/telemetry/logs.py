@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
+_CONTROL = re.compile("(\x1b\\[[\\d;]*m)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _WORKED_ON: ContextVar[str | None] = ContextVar("changefeed", default=None)
 
 
@@ -33,13 +35,29 @@ def changefeed_of(record: logging.LogRecord) -> str | None:
     return getattr(record, "changefeed", None) or _WORKED_ON.get() or None
 
 
+def printable(text: str, *, colored: bool = False) -> str:
+    """Return *text* with control characters as `\\u001b`: a name or a value must not control a terminal.
+
+    Tabs and line ends stay, and in a *colored* text the colors.
+    """
+
+    def shown(found: re.Match[str]) -> str:
+        return found[0] if colored and found[1] else f"\\u{ord(found[0][0]):04x}{found[0][1:]}"
+
+    return _CONTROL.sub(shown, text)
+
+
 class NamingFormatter(logging.Formatter):
-    """Puts the changefeed before a message that does not name it."""
+    """Puts the changefeed before a message that does not name it. Lines of one message do not look like records."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the name is Python's)
         name = changefeed_of(record)
         if name is not None and not any(f"{what} '{name}'" in record.message for what in ("changefeed", "job")):
             record.message = f"changefeed '{name}': {record.message}"
+        record.message = record.message.replace("\n", "\n  ")
         return super().formatMessage(record)
 
 

@@ -186,6 +186,10 @@ def test_a_file_needs_no_store_where_no_progress_is_read(
 def test_no_store_is_created(tmp_path: Path, cdc: Cdc) -> None:
     assert "there is no progress store" in cdc.refused("run", "--store", tmp_path / "typo", "orders")
     assert not (tmp_path / "typo").exists()
+    for mistake in ("host=db user=cdc password=hunter2", "postgresql:cdc:hunter2@db/cdc"):
+        said = cdc.refused("run", "--store", mistake, "orders")
+        assert "a directory or a URL; write postgresql://USER" in said
+        assert "hunter2" not in said
 
 
 def test_a_changefeed_of_the_store_is_resumed(store: ProgressStore, cdc: Cdc) -> None:

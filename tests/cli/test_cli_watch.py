@@ -49,6 +49,9 @@ def test_lines_are_those_of_the_client_of_cockroachdb(database: str, sql: Sql, c
     assert cdc("watch", "--source", documented(database), "--table", "office_dogs", *ONLY).out == (
         'table,key,value\noffice_dogs,[1],"{""after"": {""id"": 1, ""name"": ""Petee""}}"\n'
     )
+    sql.execute(r"UPDATE office_dogs SET name = E'\x1b[2JPetee'")
+    lines = cdc("watch", "--source", documented(database), "--table", "office_dogs", *ONLY, "--format", "csv").out
+    assert lines == 'table,key,value\noffice_dogs,1,"1,\x1b[2JPetee"\n', "values in a file are whole"
 
 
 def test_json_lines_have_the_messages_themselves(

@@ -107,7 +107,7 @@ def test_secrets_come_from_outside_only_for_the_changefeed_that_is_used(tmp_path
         (PLAIN + "    options = 5\n", "changefeed 'orders': 'options' must be a table"),
         (PLAIN + "    format = 5\n", "changefeed 'orders': 'format' must be a string"),
         (PLAIN.replace('["public.orders", "public.customers"]', '"x"'), "'tables' must be a list of table names"),
-        (PLAIN.replace('"file:///data/out"', '"/data/out"'), "shop.toml: changefeed 'orders': sink is '/data/out'"),
+        (PLAIN.replace('"file:///data/out"', '"/data/out"'), "shop.toml: changefeed 'orders': sink is not a URI"),
         (PLAIN.replace("changefeed.orders", 'changefeed."a b"'), "'a b' is not a valid changefeed name"),
         (
             PLAIN + "    [changefeed.orders.spark]\n    cores = 2\n",

@@ -61,7 +61,7 @@ def test_a_line_is_one_object_with_its_changefeed_and_event(lines: Lines, log: l
     }
 
 
-def test_what_is_logged_for_a_changefeed_names_it_whoever_logs_it(lines: Lines) -> None:
+def test_a_line_names_its_changefeed_and_no_value_forges_one_or_controls_a_terminal(lines: Lines) -> None:
     def work() -> None:
         with logged_as("orders"):
             plugin.warning("the server is slow")
@@ -69,7 +69,7 @@ def test_what_is_logged_for_a_changefeed_names_it_whoever_logs_it(lines: Lines) 
             inner.start()
             inner.join()
             plugin.warning("job 'users' is named", extra={"changefeed": "users"})
-        plugin.warning("of nothing in particular")
+        plugin.warning("of nothing in %s", "particular\nERROR \x1b]0;x\a\x1b[2J\r\x9b2J\x1b[1;31m!")
 
     plugin = logging.Logger("some_plugin")
     plugin.addHandler(lines)
@@ -83,7 +83,7 @@ def test_what_is_logged_for_a_changefeed_names_it_whoever_logs_it(lines: Lines) 
         "WARNING changefeed 'orders': the server is slow",
         "WARNING changefeed 'orders': in a thread of a plugin",
         "WARNING job 'users' is named",
-        "WARNING of nothing in particular",
+        "WARNING of nothing in particular\n  ERROR \\u001b]0;x\\u0007\\u001b[2J\\u000d\\u009b2J\\u001b[1;31m!",
     ]
 
 
