@@ -12,7 +12,7 @@ from cdc_core.registrations import Registration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionRegistration(Registration):
-    """A Python function that queries call by `name`: lower-case letters, digits and `_`, and not a name in SQL.
+    """A Python function that queries call by `name`: lowercase letters, digits and `_`, and not a name in SQL.
 
     It gets an Arrow array for each argument, all of the same length, and returns an array with one value for each row,
     in order. It handles nulls: any argument may be null in any row. It may be called with any rows, in any process, and

@@ -65,7 +65,7 @@ class ColumnType:
     | `TIMESTAMP` | timestamp[us] | the greatest and least int64 are infinity and -infinity |
     | `TIMESTAMPTZ` | timestamp[us, UTC] | infinities as for `TIMESTAMP` |
     | `INTERVAL` | string | in PostgreSQL's form |
-    | `JSON` | string | JSON text as the source has it: a JSON null is the text `null`, an SQL NULL is a null |
+    | `JSON` | string | JSON text as the source has it: a JSON null is the text `null`, a SQL NULL is a null |
     | `ENUM` | string | one of `labels` |
     | `ARRAY` | string | JSON text of an array, nested for more dimensions; elements as the JSON encoder writes them |
     | `COMPOSITE` | string | JSON text of an object, by field name |

@@ -16,7 +16,7 @@ STATES = Path(__file__).with_name("job-states.md")
 NODES = Path(__file__).with_name("nodes.md")
 _MEANINGS: dict[JobState, str] = {
     "running": "a node runs the job, or is about to",
-    "waiting": "no living node matches its `execution_locality`; the job runs again when such a node joins",
+    "waiting": "no live node matches its `execution_locality`; the job runs again when such a node joins",
     "pause-requested": "a pause was requested; the node finishes the running step first",
     "paused": "no node runs the job, but its source retains history for it; it can be altered and resumed",
     "failed": "an error that no retry can fix has stopped the job; otherwise like `paused`",

@@ -21,7 +21,7 @@ _ROWS = 100
 _MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
 _NO_ARRAY_OF_THEM = {"positives", "int2vector"}
 _NULL_IS_NULL = {"json", "jsonb", "document"}
-"""In an array, a JSON null and an SQL NULL are the same."""
+"""In an array, a JSON null and a SQL NULL are the same."""
 _OPTIONS = AvroOptions(avro_special_values="string")
 
 

@@ -85,9 +85,9 @@ class Audit:
         if figures.differences:
             raise ConfigError(
                 f"{counted(figures.differences, 'row')} of {figures.rows:,} differ, but the newest resolved mark"
-                f" {marks[-1]} at {self._feed.shown_destination} is older than the audit's read of the source"
-                f" ({source.latest}), so an undelivered change looks like a loss. Audit '{self._feed.name}' while it"
-                " runs, or run it once more first"
+                f" {marks[-1]} at {self._feed.shown_destination} is older than the audited state of the source"
+                f" ({source.latest}), so an undelivered change looks like a lost one. Audit '{self._feed.name}' while"
+                " it runs, or run it once more first"
             )
 
     def _open(self, schemas: Sequence[TableSchema]) -> Delivered:

@@ -58,7 +58,7 @@ class Creating(Finder):
         """Make the changefeed a job, after `check_new`; with *paused_for*, it is paused from the start.
 
         An ended job of this name is deleted from the store; the changefeed of an earlier `cdc run` is continued.
-        Raises: as `check_new`; ConfigError if no living node matches its locality.
+        Raises: as `check_new`; ConfigError if no live node matches its locality.
         """
         self.check_new(feed, connect=connect)
         return self.store.jobs.create(

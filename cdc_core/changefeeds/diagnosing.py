@@ -84,7 +84,7 @@ def _of_run(found: Report) -> Iterator[Cause]:
         at, where = shown_moment(found.status.written_at), f"{values.get('host')} (process {values.get('pid')})"
         yield Cause(what=f"its run on {where} has not reported since {at}", remedy=start)
     elif found.state in ("new", "unknown", "stopped"):
-        yield Cause(what="no run of it is alive", remedy=start)
+        yield Cause(what="no run of the changefeed is alive", remedy=start)
 
 
 def _of_job(found: Report, job: JobRecord) -> Iterator[Cause]:
@@ -107,7 +107,7 @@ def _without_node(found: Report, job: JobRecord) -> Iterator[Cause]:
         yield Cause(what="no node is alive", remedy="start one with `cdc node`")
     elif not any(not node.draining and node.locality.matches(job.locality) for node in found.nodes):
         yield Cause(
-            what=f"no living node matches its locality ({job.locality or 'any'})",
+            what=f"no live node matches its locality ({job.locality or 'any'})",
             remedy="start a node there with `cdc node --locality`, or change execution_locality with `cdc alter`",
         )
 
@@ -133,7 +133,7 @@ def _of_any(found: Report) -> Iterator[Cause]:
 
 
 def _waits(found: Report) -> str:
-    """Return what a living run waits for, unless that is new changes."""
+    """Return what a live run waits for, unless that is new changes."""
     shown = found.to_json()
     on = None if shown["waiting_on"] == "changes" else shown["waiting_on"]
     return ": ".join(filter(None, (on, shown["waiting_for"])))

@@ -136,14 +136,14 @@ class Lifecycle(Finder):
             return known_job(connection, name)
 
     def drain(self, node: str) -> NodeRecord:
-        """Make the living node of this name hand over its jobs and end. Raises: UnknownError if there is none."""
+        """Make the live node of this name hand over its jobs and end. Raises: UnknownError if there is none."""
         mine = sa.update(NODES).where(NODES.c.name == node, NODES.c.expires > DatabaseNow())
         with self.store.transaction() as connection:
             row = connection.execute(mine.values(is_draining=True).returning(*NODES.c)).one_or_none()
             if row is None:
                 known = ", ".join(sorted(each.name for each in alive_sessions(connection))) or "none"
                 raise UnknownError(
-                    f"there is no living node '{node}' in the store {self.store.shown}; living nodes: {known}"
+                    f"there is no live node '{node}' in the store {self.store.shown}; live nodes: {known}"
                 )
             add_event(connection, "node_draining", node=node)
             return node_record(row)

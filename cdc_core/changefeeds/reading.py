@@ -139,7 +139,7 @@ class Reading(Finder):
         return node_reports(self.store, only=record)[0]
 
     def may_be_adopted(self, job: JobRecord) -> bool:
-        """Return whether a living node that matches the job would adopt it."""
+        """Return whether a live node that matches the job would adopt it."""
         return any(not node.draining and node.locality.matches(job.locality) for node in self.living_nodes())
 
 

@@ -62,5 +62,5 @@ class Replaying(Finder):
         return Replayed(sent=len(result.sent), kept=result.kept, missing=missing, given_up=len(set(give_up)))
 
     def dead_letter_rows(self, name: str, letter: DeadLetter) -> Sequence[WaitingRow]:
-        """Return the row of *letter*; nothing if it is not at the dead letters' sink. Raises: as the sink's reader."""
+        """Return the row of *letter*; nothing if it is not in the dead-letter sink. Raises: as the sink's reader."""
         return waiting_rows(self.feed(name, self.known(name).definition), [letter])

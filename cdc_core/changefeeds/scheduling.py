@@ -81,7 +81,7 @@ class Scheduling(Finder):
         of the expression.
 
         Raises: ConfigError if the name is in use, if the expression or the time zone is not valid, or if the first run
-        would be in the past; RefusedError if no living node matches its locality.
+        would be in the past; RefusedError if no live node matches its locality.
         """
         with self.store.transaction() as connection:
             now = _clock(connection)

@@ -104,7 +104,7 @@ class Tools:
         """
         for kind in kinds:
             if kind not in KINDS:
-                raise ConfigError(f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
+                raise ConfigError(f"unknown event kind '{kind}'{did_you_mean(kind, KINDS)}")
         begin = None if since is None else since_of(since, now=datetime.now(UTC), option="since")
         with self._opened() as changefeeds:
             found = changefeeds.events(name, since=begin, kinds=kinds, limit=max(1, min(limit, _MAX_EVENTS)))

@@ -161,7 +161,7 @@ def _told(name: str, result: Replayed) -> Iterator[str]:
         yield f"  and {len(result.kept) - _MAX_SHOWN} more"
     if missing:
         rows = f"{counted(missing, 'row')} {'is' if missing == 1 else 'are'}"
-        yield f"{rows} missing from the dead letters' sink; --list shows them, --give-up discards them"
+        yield f"{rows} missing from the dead-letter sink; --list shows them, --give-up discards them"
 
 
 def _rows(waiting: Sequence[DeadLetter]) -> Iterator[tuple[str, ...]]:

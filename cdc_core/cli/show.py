@@ -167,7 +167,7 @@ def _history(report: Report, shown: dict[str, Any]) -> str:
     gauges = [_gauge(name, value) for name, value in report.gauges.items()]
     failed, age_s = shown["releases_failed"], report.stale_gauges_age_s
     gauges += [] if age_s is None else [f"as measured {behind_text(age_s)} ago"]
-    return ", ".join([*gauges, *([f"not released at the last {failed:,} steps"] if failed else [])])
+    return ", ".join([*gauges, *([f"not released after the last {failed:,} steps"] if failed else [])])
 
 
 def _gauge(name: str, value: float) -> str:

@@ -13,7 +13,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.plugins.classes import needing
 
 _BYTES = 32
-_HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` explains it.\n"
+_HEADING = "# Who may call a cdc server: NAME ROLE PROOF. `cdc docs security` explains it.\n"
 
 
 @click.command

@@ -59,7 +59,7 @@ def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: 
     committed, planned, read, encoded, emitted to the sink, acknowledged by it, saved, and resolved.
 
     With --key, follows every change of one row; otherwise the next changes of the table, or of all tables. While no
-    change arrives, stderr shows how far the changefeed has got and what it is waiting for. Shows keys but no other
+    change arrives, stderr shows how far along the changefeed is and what it is waiting for. Shows keys but no other
     values.
 
     FILE, NAME, --state and --store mean the same as in `cdc show`. The exit status is 0 if a change was delivered

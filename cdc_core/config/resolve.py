@@ -89,7 +89,8 @@ def _resolved(
         mine = {name: value for name, value in given.items() if _declared(name) in declared[part.owner]}
         for name in mine.keys() & core_names:
             raise OptionError(
-                f"{owner}: option '{name}' is one of every changefeed, and one of {part.owner}, which must rename it"
+                f"{owner}: {part.owner} has an option '{name}', which is also an option of every changefeed; rename it"
+                " in the plugin"
             )
         parts[number] = dataclasses.replace(part, values=mine | parameters if part is sink else mine)
     encoder, sink, rangefeed = parts[0], parts[1], source or parts[2]

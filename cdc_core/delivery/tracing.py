@@ -229,7 +229,7 @@ def suppress_and_log(drop: Callable[[], object] = lambda: None) -> Iterator[None
 
 @lru_cache(maxsize=100)
 def _log_once(text: str) -> None:
-    log.warning("trace failed, the changefeed continues without it: %s", text)
+    log.warning("trace failed; the changefeed continues without it: %s", text)
 
 
 _MAX_WAITING = 1000

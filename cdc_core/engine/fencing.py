@@ -35,7 +35,7 @@ class RunLock:
         self._file: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock and return True, or return False at once when another living process holds it.
+        """Take the lock and return True, or return False at once when another live process holds it.
 
         Raises: RetryableError when the file cannot be written, such as on a full disk.
         """

@@ -14,8 +14,8 @@ _PASSED_POLLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a node does after one poll: jobs to adopt, jobs that no living node matches, jobs that waited for one that
-    matches and there is one again, and jobs that are to end and that no living node can revert.
+    """What a node does after one poll: jobs to adopt, jobs that no live node matches, jobs that waited for one that
+    matches and there is one again, and jobs that are to end and that no live node can revert.
     """
 
     adopt: Sequence[str]
@@ -27,14 +27,14 @@ class Choices:
 def choose(
     overview: Overview, me: NodeRecord, *, may_run: Callable[[JobRecord], bool], free_for: Mapping[str, int]
 ) -> Choices:
-    """Return what node *me* does about the jobs that have no living node.
+    """Return what node *me* does about the jobs that have no live node.
 
     It adopts as many as make up its fair share of all jobs that match it, and others when they have been free for some
     polls (*free_for*, by name), but runs no more than it may have. *may_run* says whether it has what the job needs; if
     not for good, *me* has it among its problems at the next poll.
 
     A job that is only to end must not wait for a node that may never come: any node notes that it is paused, and drops
-    what it holds at its source when no living node matches it, also one that has as many jobs as it may. When no living
+    what it holds at its source when no live node matches it, also one that has as many jobs as it may. When no live
     node at all is able to, that stays there.
     """
     share = fair_share(me, overview.jobs, overview.nodes)

@@ -306,7 +306,7 @@ class Node:
             elif job.name in choices.unmatched:
                 there = "; ".join(sorted({str(node.locality) or "none" for node in overview.nodes}))
                 reason = (
-                    f"no living node matches execution_locality '{job.locality}'; the living nodes have the localities"
+                    f"no live node matches execution_locality '{job.locality}'; the live nodes have the localities"
                     f" {there}"
                 )
                 self._store.claims.await_match(job.name, reason=reason)
@@ -323,7 +323,7 @@ class Node:
         why = "; ".join(f"{node.name}: {unable(node, job)}" for node in nodes if unable(node, job))
         reason = (
             f"what it created at its source {', '.join(known.sources) if known else ''} still exists, because no"
-            f" living node can drop it ({why}); fix the cause and repeat `cdc cancel {job.name}`, or keep what it"
+            f" live node can drop it ({why}); fix the cause and repeat `cdc cancel {job.name}`, or keep what it"
             f" created with `cdc drop {job.name} --forget-only`"
         )
         if self._store.claims.leave_unreverted(job.name, me, reason):

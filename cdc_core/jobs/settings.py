@@ -90,7 +90,7 @@ class NodeSettings:
                 " the node would lose its jobs when one heartbeat is late"
             )
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"'{self.name}' is not a valid node name; use 1 to 80 characters out of {_CHARACTERS}")
+            raise ValueError(f"'{self.name}' is not a valid node name; use 1 to 80 of the characters {_CHARACTERS}")
         if self.poll <= 0:
             raise ValueError(f"'poll' is {self.poll:g}s; it must be above zero")
         if self.drain_limit <= 0:

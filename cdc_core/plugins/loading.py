@@ -127,7 +127,7 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
         if field.name in ("options", *cls.CLASSES):
             fits, expected = _is_target, "'module:Class'" if cls is not FunctionRegistration else "'module:function'"
         elif cls is FunctionRegistration and field.name == "name":
-            fits, expected = _is_new_to_sql, "a name of lower-case letters, digits and _ that SQL does not have"
+            fits, expected = _is_new_to_sql, "a name of lowercase letters, digits and _ that SQL does not have"
         if not _has_type(value, type_):
             expected = type_.__name__ if isinstance(type_, type) else str(type_)
         elif value == field.default or fits(value):
@@ -191,7 +191,7 @@ _VALUE_TYPES = (
 _LISTED_TYPES = f"{', '.join(map(str, _VALUE_TYPES))} or decimal128"
 
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (_is_name, "lower-case letters, digits and . _ + -"),
+    "name": (_is_name, "lowercase letters, digits and . _ + -"),
     "schemes": (_are_schemes, "one or more URI schemes in lower case, without _"),
     "output": _words(("messages", "files")),
     "outputs": _words(("messages", "files")),

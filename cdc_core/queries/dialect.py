@@ -83,7 +83,7 @@ def place_of(query: str, start: int, name: exp.Identifier, *, what: str = "query
     Raises: OptionError for a word of SQL that is used as a name.
     """
     if "end" not in name.meta:
-        reason = f'put the name "{name.name}" in quotation marks: it is an SQL keyword'
+        reason = f'put the name "{name.name}" in quotation marks: it is a SQL keyword'
         raise refusal(query, start, reason, what=what)
     return start + name.meta["start"] - len(_BEFORE), start + name.meta["end"] + 1 - len(_BEFORE)
 

@@ -46,11 +46,11 @@ def refused_function(name: str, *, arguments: bool) -> str | None:
 def refused_name(name: str) -> str | None:
     """Return why no function of ours can have this name; None when it can. Words of SQL keep their meaning."""
     if not _NAME.fullmatch(name):
-        return "use lower-case letters, digits and _"
+        return "use lowercase letters, digits and _"
     if name in BUILTIN_FUNCTIONS or name in EVENT_FUNCTIONS or name in _REFUSED or knows_function(name):
         return "SQL has a function of this name; choose another"
     if name in PREVIOUS or is_word_of_sql(name):
-        return "this is an SQL keyword; choose another name"
+        return "this is a SQL keyword; choose another name"
     return None
 
 

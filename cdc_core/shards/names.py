@@ -59,7 +59,8 @@ def common_databases(
         if found.setdefault(name.database, other) != other:
             raise ConfigError(
                 f"table {name} is in database {name.database}, but the first source has the tables of that database "
-                f"partly in {found[name.database]} and partly in {other}; divide the tables alike in all sources"
+                f"partly in {found[name.database]} and partly in {other}; distribute the tables in the same way in"
+                " all sources"
             )
     return found
 

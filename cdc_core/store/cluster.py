@@ -20,7 +20,7 @@ from cdc_core.store.values import dump
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """The cluster as of a poll. `members` are the living nodes that offer cores, the one that leads first.
+    """The cluster as of a poll. `members` are the live nodes that offer cores, the one that leads first.
 
     `epoch` counts the changes of who leads. `salt` is random, and stays the same.
     """
@@ -94,7 +94,7 @@ class ClusterRecords(Aggregate):
             connection.execute(mine.values(node_id=""))
 
     def take_slot(self, name: str, *, count: int) -> int | None:
-        """Return a number below *count* that no other job has that is running on a living node; None if none is left.
+        """Return a number below *count* that no other job has that is running on a live node; None if none is left.
 
         It is another one at each run, as executors of earlier ones may not have ended yet.
         """

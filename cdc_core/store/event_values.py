@@ -36,7 +36,7 @@ KINDS: Mapping[str, str] = {
     "changefeed_fenced": "the run ended because a newer attempt took over",
     "changefeed_adopted": "a node has claimed the job; `failover` is true if the previous node had not released it",
     "changefeed_released": "the node has released the job for another node",
-    "changefeed_unmatched": "no living node matches the job, so it waits for such a node",
+    "changefeed_unmatched": "no live node matches the job, so it waits for such a node",
     "history_expired": "nodes cancel the job: it has retained history for longer than `gc_protect_expires_after`",
     "changefeed_reverting": "what the job created at its source is being dropped",
     "changefeed_canceled": "the job was canceled, or the progress of a run was handed over to a job",

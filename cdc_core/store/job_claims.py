@@ -47,7 +47,7 @@ class JobClaims(Aggregate):
     """The claims of nodes on jobs. A claim that is given up, or whose session has expired, is free for any node."""
 
     def overview(self) -> Overview:
-        """Return all jobs that have not finished, all living nodes, and the database's clock."""
+        """Return all jobs that have not finished, all live nodes, and the database's clock."""
         with self._database.transaction(reading=True) as connection:
             nodes = alive_sessions(connection)
             jobs = all_jobs(connection, nodes, JOBS.c.state.not_in(FINISHED))
@@ -56,7 +56,7 @@ class JobClaims(Aggregate):
     def adopt(self, name: str, node: NodeRecord) -> Adoption | None:
         """Claim the job for *node* under a new epoch, which fences whoever ran it before.
 
-        None, and nothing is changed, unless the job needs a node, no other living node has claimed it or was offered
+        None, and nothing is changed, unless the job needs a node, no other live node has claimed it or was offered
         it, and the session of *node* is alive, not draining, and takes jobs of its owner or is only to pause it.
         """
         with self._database.transaction() as connection:
@@ -89,7 +89,7 @@ class JobClaims(Aggregate):
     def leave_unreverted(self, name: str, node: NodeRecord, reason: str) -> bool:
         """End the job that is to end, though what it holds at its source stays there; fence whoever ran it before.
 
-        *node* says so with *reason*. False, and nothing is changed, unless the job is to end and no living node has it.
+        *node* says so with *reason*. False, and nothing is changed, unless the job is to end and no live node has it.
         """
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
@@ -201,7 +201,7 @@ class JobClaims(Aggregate):
                 resume_job(connection, job)
 
     def await_match(self, name: str, *, reason: str) -> None:
-        """Have the running job wait for a node that matches it: no living one does, and *reason* says which there are.
+        """Have the running job wait for a node that matches it: no live one does, and *reason* says which there are.
 
         Whoever ran it before is fenced.
         """
@@ -212,7 +212,7 @@ class JobClaims(Aggregate):
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
 
     def end_wait(self, name: str) -> None:
-        """Have the job run that waits, because a living node matches it again."""
+        """Have the job run that waits, because a live node matches it again."""
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
             if job is not None and job.state == "waiting":
@@ -237,7 +237,7 @@ class JobClaims(Aggregate):
 
 
 def _is_offered(connection: sa.Connection, job: JobRecord, node: NodeRecord, alive: Mapping[str, NodeRecord]) -> bool:
-    """Return whether the job is reserved for another living node than *node*."""
+    """Return whether the job is reserved for another live node than *node*."""
     if job.offered_to in (None, node.node_id):
         return False
     now = connection.execute(sa.select(DatabaseNow())).scalar_one()

@@ -112,7 +112,7 @@ def run_again(connection: sa.Connection, job: JobRecord, reason: str, *, offer_t
 
 
 def offer_job(connection: sa.Connection, name: str, to: str | None) -> None:
-    """Reserve the job, which has no node, for the living node named *to*, if it is to run now.
+    """Reserve the job, which has no node, for the live node named *to*, if it is to run now.
 
     Not if that node cannot have it, does not match it, has as many jobs as it may, or more than its fair share. What
     `cdc run` runs is never offered.

@@ -150,7 +150,7 @@ class JobRecord:
         return self.is_leaving or (self.reason or "").startswith(HANDED_OVER)
 
     def reserved_for(self, nodes: Iterable[NodeRecord], *, now: float) -> NodeRecord | None:
-        """Return the one of the living *nodes* that the job, which has none, was offered to; None when any may have it.
+        """Return the one of the live *nodes* that the job, which has none, was offered to; None when any may have it.
 
         An offer ends in time, and when that node does not match the job or cannot have it, as far as is known.
         """
@@ -238,7 +238,7 @@ def unable(node: NodeRecord, job: JobRecord) -> str | None:
 
 
 def matching(job: JobRecord, nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
-    """Return those of the living *nodes* that match the job and do not drain."""
+    """Return those of the live *nodes* that match the job and do not drain."""
     return [node for node in nodes if node.locality.matches(job.locality) and not node.draining]
 
 

@@ -46,7 +46,7 @@ class Jobs(Aggregate):
         With *paused_for* it is paused from the first moment; otherwise the node named *offer_to* may have it first.
         What an earlier, finished job of this name has left in the store is forgotten; a changefeed that a `cdc run` has
         left is continued, also one that has left *kept* in another store. Raises: ConfigError when it is already a job,
-        or one whose source still holds something, or no living node matches *locality*.
+        or one whose source still holds something, or no live node matches *locality*.
         """
         return self._database.once_more(
             lambda connection: create_job(

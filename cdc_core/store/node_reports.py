@@ -18,7 +18,7 @@ class NodeReport:
     """One node as of `now`, in the database's clock.
 
     It coordinates `jobs`: it has claimed them. It `aggregates` those of which some of the last slices ran there, as far
-    as its address is the host of no other living node.
+    as its address is the host of no other live node.
     """
 
     node: NodeRecord

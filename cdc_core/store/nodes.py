@@ -118,14 +118,14 @@ def alive_sessions(connection: sa.Connection) -> list[NodeRecord]:
 
 
 def require_match(name: str, wanted: Locality, nodes: list[NodeRecord], *, state: JobState | None = None) -> None:
-    """Return if one of the living *nodes* matches job *name*, or any node would. Raises: RefusedError.
+    """Return if one of the live *nodes* matches job *name*, or any node would. Raises: RefusedError.
 
     *state* is that of the job, None for one that is not there yet.
     """
     if not wanted.tiers or any(node.locality.matches(wanted) and not node.draining for node in nodes):
         return
     there = "; ".join(sorted({str(node.locality) or "none" for node in nodes if not node.draining}))
-    exist, remedy = f"the living nodes have the localities {there}", ""
+    exist, remedy = f"the live nodes have the localities {there}", ""
     if not there:
         exist, remedy = "no node is alive", f"start one with `cdc node --locality {wanted}`"
     what = f"changefeed '{name}': no node matches execution_locality '{wanted}': {exist}"

@@ -68,7 +68,7 @@ class Report:
 
     @property
     def retrying(self) -> Retrying | None:
-        """What a living run, or a living node, retries: also while an attempt begins, whose status is not saved yet."""
+        """What a live run, or a live node, retries: also while an attempt begins, whose status is not saved yet."""
         works = is_alive(self.status, now=self.now) if self.job is None else self.job.node is not None
         return retried_by(self.status, now=self.now) if works else None
 

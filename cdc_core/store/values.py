@@ -119,7 +119,7 @@ class PendingRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """A dead letter in the store's index; the row itself is in the dead letters' sink.
+    """A dead letter in the store's index; the row itself is in the dead-letter sink.
 
     `table` is the full name and `key` JSON text, as in the dead letter. `stage` is what refused the row: encode or
     sink, or blocked for a later row of such a key. The store sets `refused_at` and `number`.

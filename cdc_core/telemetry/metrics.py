@@ -126,8 +126,8 @@ COMMIT_LATENCY = _feed(
     "commit_latency_seconds",
     "histogram",
     "seconds",
-    "Time from the commit of a row until it is durable at the sink, by this host's clock. Each row counts with the"
-    " oldest commit in its batch. Scanned rows are not counted.",
+    "Time from the commit of a row until it is durable at the sink, by this host's clock. Every row of a"
+    " batch is measured from the oldest commit in the batch. Scanned rows are not counted.",
     buckets=_COMMIT_LATENCY_S,
     saved_as="commit_latency",
 )
@@ -290,7 +290,7 @@ NODE_EXPIRED = _process(
     "Jobs that the node has canceled because they retained history for longer than gc_protect_expires_after.",
 )
 JOBS = _process("jobs", "gauge", "jobs", "Jobs in the store by state; every node reports the same number.", "state")
-NODES = _process("nodes", "gauge", "nodes", "Living nodes of the store; every node reports the same number.")
+NODES = _process("nodes", "gauge", "nodes", "Live nodes of the store; every node reports the same number.")
 
 METRICS = tuple(metric for metric in list(vars().values()) if isinstance(metric, Metric))
 CHANGEFEED_METRICS = tuple(metric for metric in METRICS if "_changefeed_" in metric.name)

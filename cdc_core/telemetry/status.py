@@ -156,7 +156,7 @@ def high_water_text(status: Status) -> str:
 
 
 def dead_letters_text(status: Status) -> str:
-    return f"{counted(status.dead_letters, 'row')} in the dead letters"
+    return counted(status.dead_letters, "dead letter")
 
 
 def history_text(status: Status) -> str:
@@ -164,7 +164,8 @@ def history_text(status: Status) -> str:
     if status.releases_failed < _RELEASES_REPORTED:
         return ""
     return (
-        f"not released at the last {status.releases_failed:,} steps, so it grows; see {status.log_name} for the reason"
+        f"not released after the last {status.releases_failed:,} steps, so it grows;"
+        f" see {status.log_name} for the reason"
     )
 
 

@@ -96,10 +96,10 @@ class OtlpExport(AbstractContextManager["OtlpExport"]):
         except Exception as error:  # it must not end the export for good
             works, reason = False, str(error)
         if works and not self._works:
-            log.info("metrics reach %s again", self._settings.endpoint)
+            log.info("metrics are sent to %s again", self._settings.endpoint)
         elif self._works and not works:
             log.warning(
-                "metrics do not reach %s; changefeeds continue without them, and this is logged once until they do: %s",
+                "metrics cannot be sent to %s; changefeeds continue without them (logged once per outage): %s",
                 self._settings.endpoint,
                 reason or "no answer",
             )

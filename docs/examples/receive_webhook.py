@@ -1,6 +1,6 @@
 """A receiver of webhook requests: verifies the signature and recognizes repeated requests.
 
-Uses only the standard library. Call `open_request` with the headers, by lower-case name, and the raw body, before
+Uses only the standard library. Call `open_request` with the headers, by lowercase name, and the raw body, before
 anything parses it.
 """
 

@@ -40,7 +40,7 @@ def _scans(bench: Bench) -> Iterator[Figure]:
     rows = bench.sizes.scan_rows
     few = rows // 100
     for name, read, whole, target in (
-        ("1 % of the rows", f"SELECT * FROM {TABLE} WHERE id <= {few}", f"WHERE id + 0 <= {few}", 20.0),
+        ("1% of the rows", f"SELECT * FROM {TABLE} WHERE id <= {few}", f"WHERE id + 0 <= {few}", 20.0),
         ("2 of 8 columns", f"SELECT id, status FROM {TABLE}", "", 1.5),
     ):
         ours = _scan(bench, read)

@@ -98,7 +98,7 @@ def test_an_endpoint_that_is_not_there_fails_no_run_and_shows_no_secret(
     engine(lambda _feed, **_: None)
     error = cdc("run", file).err
     assert "metrics are sent to http://127.0.0.1:1/?token=***" in error
-    assert error.count("metrics do not reach http://127.0.0.1:1/?token=***; changefeeds continue without them") == 1
+    assert error.count("metrics cannot be sent to http://127.0.0.1:1/?token=***; changefeeds continue") == 1
     assert "s3cret" not in error
 
 

@@ -233,7 +233,7 @@ def test_letters_that_are_gone_exit_with_1(feed: Feed, capsys: pytest.CaptureFix
     feed.run()
     feed.write(dead_letter=f"file://{feed.directory}/elsewhere")
     assert feed.replay() == 1
-    assert "3 rows are missing from the dead letters' sink" in capsys.readouterr().out
+    assert "3 rows are missing from the dead-letter sink" in capsys.readouterr().out
 
 
 def test_check_has_a_line_for_the_dead_letters(feed: Feed, cdc: Cdc) -> None:

@@ -106,7 +106,7 @@ def test_everything_that_is_known_is_shown(file: Path, store: ProgressStore, cap
         "  delivered         5,000 rows (1,234 rows/s), 5,001 messages, 3.0 MB in 2 files",
         f"  last saved        {found.saved_at:%Y-%m-%d %H:%M:%S} UTC",
         "  dead letters      1",
-        "  source's history  age 1.5 s, retained 2.0 MB, not released at the last 2 steps",
+        "  source's history  age 1.5 s, retained 2.0 MB, not released after the last 2 steps",
         "  waiting for       sink 'shelf'",
     ]
 

@@ -136,7 +136,9 @@ def test_an_unknown_parameter_of_the_sinks_uri_is_refused() -> None:
 
 
 def test_an_option_that_means_two_things_is_refused() -> None:
-    with pytest.raises(OptionError, match="option 'updated' is one of every changefeed, and one of sink 'shelf', "):
+    with pytest.raises(
+        OptionError, match="sink 'shelf' has an option 'updated', which is also an option of every changefeed; "
+    ):
         feed({"updated": True}, shelf=sink(options="cdc_core.config.changefeed_options:ChangefeedOptions"))
 
 

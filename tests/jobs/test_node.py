@@ -96,7 +96,7 @@ def test_a_job_that_no_node_can_run_can_be_canceled(store: ProgressStore, tmp_pa
         for name in ("a", "b"):
             eventually("its end", partial(has_ended, store, name))
     reason = found(store, "a").reason or ""
-    assert reason.startswith("what it created at its source frail:// still exists, because no living node can drop")
+    assert reason.startswith("what it created at its source frail:// still exists, because no live node can drop")
     assert "(one: " in reason
     assert "the plugin is broken" in reason
     assert reason.endswith("repeat `cdc cancel a`, or keep what it created with `cdc drop a --forget-only`")

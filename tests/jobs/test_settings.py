@@ -59,7 +59,7 @@ def test_an_address_is_one_of_ipv4_without_a_port(address: str) -> None:
 
 def test_a_name_is_as_long_as_the_store_keeps_it() -> None:
     assert settings(store="sqlite:////a.db", name="n" * 80).name == "n" * 80
-    with pytest.raises(ConfigError, match="use 1 to 80 characters out of"):
+    with pytest.raises(ConfigError, match="use 1 to 80 of the characters"):
         settings(store="sqlite:////a.db", name="n" * 81)
 
 

@@ -131,7 +131,7 @@ def test_a_hook_with_arguments_that_it_does_not_get_is_a_problem() -> None:
         ("kafka", "'cdc_register_sinks' returned str 'kafka', not a list of SinkRegistration"),
         ([{"name": "kafka"}], "returned dict {'name': 'kafka'}, not SinkRegistration"),
         ([encoder()], "returned EncoderRegistration"),
-        ([sink("no good")], "'no good' with name='no good'; expected lower-case letters, digits and . _ + -"),
+        ([sink("no good")], "'no good' with name='no good'; expected lowercase letters, digits and . _ + -"),
         ([sink(None)], "SinkRegistration None with name=None; expected str"),  # type: ignore[arg-type]
         ([sink(sink="module.Class")], "sink='module.Class'; expected 'module:Class'"),
         ([sink(reader=5)], "SinkRegistration 'shelf' with reader=5; expected str"),
@@ -165,8 +165,8 @@ def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"name": "lower"}, "name='lower'; expected a name of lower-case letters, digits and _ that SQL does not have"),
-        ({"name": "a-b"}, "name='a-b'; expected a name of lower-case letters"),
+        ({"name": "lower"}, "name='lower'; expected a name of lowercase letters, digits and _ that SQL does not have"),
+        ({"name": "a-b"}, "name='a-b'; expected a name of lowercase letters"),
         ({"function": "module.function"}, "function='module.function'; expected 'module:function'"),
         ({"arguments": ()}, "arguments=(); expected one or more of bool, int8"),
         ({"arguments": (pa.list_(pa.int8()),)}, "expected one or more of bool, int8"),

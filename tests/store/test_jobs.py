@@ -131,7 +131,7 @@ def test_no_living_node_of_the_locality_is_said_at_once(store: ProgressStore) ->
     with pytest.raises(ConfigError, match=r"no node matches execution_locality 'region=eu': no node is alive"):
         create(store, locality="region=eu")
     store.nodes.join(node("one", "region=us,zone=a"), lease_s=60)
-    with pytest.raises(ConfigError, match=r"the living nodes have the localities region=us,zone=a"):
+    with pytest.raises(ConfigError, match=r"the live nodes have the localities region=us,zone=a"):
         create(store, locality="region=eu")
     create(store, locality="zone=a")
 
@@ -273,7 +273,7 @@ def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
     assert store.nodes.renew(again.node_id, lease_s=60, problems={"orders": "no plugin"}) is not None
     with pytest.raises(ConfigError, match=r"a node 'one' is alive on here"):
         store.nodes.join(node("one"), lease_s=60, former=one.node_id)
-    with pytest.raises(ConfigError, match=r"there is no living node 'two'.*; living nodes: one"):
+    with pytest.raises(ConfigError, match=r"there is no live node 'two'.*; live nodes: one"):
         Changefeeds(store).drain("two")
     assert Changefeeds(store).drain("one").draining
     create(store)

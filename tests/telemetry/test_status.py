@@ -53,7 +53,7 @@ def test_the_line_has_the_scan_while_there_is_one() -> None:
 
 
 def test_a_source_that_does_not_release_its_history_is_told_of() -> None:
-    told = "the source's history: not released at the last 1,500 steps, so it grows; see orders.spark.log for the"
+    told = "the source's history: not released after the last 1,500 steps, so it grows; see orders.spark.log for the"
     told += " reason"
     assert status_line(replace(RUNNING, releases_failed=1500)).endswith(f", {told}")
     assert status_line(replace(RUNNING, releases_failed=1)) == status_line(RUNNING)  # it passed before anybody knew
@@ -62,7 +62,7 @@ def test_a_source_that_does_not_release_its_history_is_told_of() -> None:
         view(replace(RUNNING, releases_failed=2))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "source's history" in shown
-    assert "not released at the last 2 steps" in shown
+    assert "not released after the last 2 steps" in shown
 
 
 def test_the_line_says_what_is_waited_for() -> None:
@@ -158,9 +158,7 @@ def test_the_line_names_what_it_waits_for(waiting: dict[str, Any], text: str) ->
     assert status_line(replace(RUNNING, **waiting)).endswith(f", {text}")
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(1, "1 row in the dead letters"), (1200, "1,200 rows in the dead letters")]
-)
+@pytest.mark.parametrize(("count", "text"), [(1, "1 dead letter"), (1200, "1,200 dead letters")])
 def test_the_line_counts_what_waits_in_the_dead_letters(count: int, text: str) -> None:
     assert text in status_line(replace(RUNNING, dead_letters=count))
     assert "dead letters" not in status_line(RUNNING)
@@ -197,7 +195,7 @@ def test_the_block_says_all_of_it_too() -> None:
     with StatusBlock(console) as view:
         view(replace(RUNNING, dead_letters=3, shares={"source": 0.5, "sink": 0.5}, waiting_on="changes"))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    for text in ("3 rows in the dead letters", "source 50%, sink 50%", "waiting for changes"):
+    for text in ("3 dead letters", "source 50%, sink 50%", "waiting for changes"):
         assert text in shown
 
 

@@ -146,7 +146,7 @@ def test_a_warning_is_the_last_of_the_gravest_and_masked_before_it_is_cut(
     )
     with exporting(collect):
         pass
-    assert caplog.records[0].getMessage().endswith(f"until they do: {'x' * 290}***")
+    assert caplog.records[0].getMessage().endswith(f"once per outage): {'x' * 290}***")
 
 
 def test_a_total_without_a_beginning_of_its_own_begins_with_the_process(
@@ -180,10 +180,10 @@ def test_an_endpoint_that_fails_is_reported_once_and_again_when_it_works(
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "WARNING",
-            f"metrics do not reach {place}; changefeeds continue without them, and this is logged once until they do:"
+            f"metrics cannot be sent to {place}; changefeeds continue without them (logged once per outage):"
             " Failed to export metrics batch code: 400, reason: Bad Request",
         ),
-        ("INFO", f"metrics reach {place} again"),
+        ("INFO", f"metrics are sent to {place} again"),
     ]
 
 
@@ -238,7 +238,7 @@ def test_samples_that_cannot_be_collected_end_nothing(
 
     with exporting(collect):
         receiver.got.get(timeout=400)
-    assert "until they do: broken" in caplog.text
+    assert "once per outage): broken" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_one_changefeed_shows_its_strip_measurements_spans_history_and_definitio
     text = browser.get("/ui/changefeeds/orders").page.text
     for wanted in (
         *("source", "encoder", "sink", "waits for changes", "Oldest row not yet delivered: at most"),
-        *("Commit to durable", "Retained log 50.4 MB", "shop.public.customers all keys", "adopted"),
+        *("Latency from commit", "Retained log 50.4 MB", "shop.public.customers all keys", "adopted"),
         *("options.resolved 1s", "There are no dead letters."),
     ):
         assert wanted in text, wanted
@@ -198,9 +198,9 @@ def test_static_files_are_those_of_the_package_and_no_others(browser: Browser) -
 @pytest.mark.parametrize(
     ("action", "after", "said"),
     [
-        ("pause", "pause-requested", "It will be paused."),
-        ("restart", "pause-requested", "It will be restarted."),
-        ("cancel", "cancel-requested", "It will be canceled."),
+        ("pause", "pause-requested", "The changefeed will be paused."),
+        ("restart", "pause-requested", "The changefeed will be restarted."),
+        ("cancel", "cancel-requested", "The changefeed will be canceled."),
     ],
 )
 def test_an_action_is_confirmed_on_a_page_and_then_asked_for(

@@ -313,7 +313,7 @@ def test_a_valid_form_becomes_a_job_of_the_caller(
     assert job is not None
     assert (job.state, job.owner) == ("running", "local")
     text = browser.get(answer.headers["location"]).page.text
-    assert "It is created." in text
+    assert "The changefeed is created." in text
     assert "source counter://reader:${PW}@host/shop" in text
     again = browser.post("/ui/new", **fields)
     assert again.status == 400
@@ -342,7 +342,7 @@ def test_a_job_is_altered_by_a_form_with_what_is_written(
     done = browser.post(form.target, **{**form.fields, "resolved": "1s", "updated": "", "tables": f"{TABLE}\nmore"})
     assert (done.status, done.headers["location"]) == (303, "/ui/changefeeds/orders?done=alter")
     text = browser.get(done.headers["location"]).page.text
-    assert "It was altered." in text
+    assert "The changefeed was altered." in text
     assert "altered (local): added more; set resolved; unset updated" in text
     stale = browser.post(form.target, **{**form.fields, "resolved": "2s"})
     assert (stale.status, "was changed in the meantime" in stale.page.text) == (409, True)

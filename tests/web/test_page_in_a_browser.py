@@ -192,7 +192,7 @@ def test_each_action_is_done_after_a_question(watched: Watched, shown: Shown) ->
         watched.open(f"/ui/changefeeds/{name}")
         page.get_by_role("link", name=action).click()
         page.get_by_role("button", name=action).click()
-        expect(page.locator(".banner.good")).to_contain_text("It will be")
+        expect(page.locator(".banner.good")).to_contain_text("The changefeed will be")
         assert state(shown, name) == after
     watched.open("/ui/changefeeds/eu-customers")
     page.get_by_role("link", name="Pause").click()

@@ -27,15 +27,17 @@ from cdc_core.web.requests import deployment_of, name_of
 ENDPOINTS = Endpoints(refused=error_page)
 _TEXTS = {
     "pause": (
-        "It finishes and saves the running step, and does not run until it is resumed. While it is paused, its source"
-        " retains the history that was not delivered and may run out of disk space."
+        "The changefeed finishes and saves the running step, and does not run until it is resumed. While it is paused,"
+        " its source retains the history that was not delivered, and may run out of disk space."
     ),
-    "resume": "It continues where it stopped. If an error paused it, fix the cause first; otherwise it pauses again.",
-    "restart": "Its node finishes the running step and hands the job over. A new attempt then begins where it stopped.",
+    "resume": (
+        "The changefeed continues where it stopped. If an error paused it, fix the cause first; otherwise it pauses"
+        " again."
+    ),
+    "restart": "The node finishes the running step and hands the job over. A new attempt then begins where it stopped.",
     "cancel": (
-        "It is canceled for good: a node drops what it created at its source, such as a slot and a publication. It"
-        " cannot be"
-        " resumed. What was delivered stays at the sink."
+        "A canceled job cannot be resumed: a node drops what it created at its source, such as a slot and a"
+        " publication. What was delivered stays at the sink."
     ),
 }
 
@@ -86,7 +88,7 @@ def _about_drain(request: Request) -> Confirmation:
     node = name_of(request, "node")
     return Confirmation(
         title=f"Drain {node}?",
-        text="It finishes the running steps of its jobs, hands them over, and ends. Other nodes adopt the jobs.",
+        text="The node finishes the running steps of its jobs, hands the jobs over, and ends. Other nodes adopt them.",
         button=f"Drain {node}",
         target=f"/ui/nodes/{quote(node, safe='')}/drain",
         back="/ui/nodes",

@@ -178,13 +178,13 @@ def _readings(report: Report, measured: Measurement) -> list[Reading]:
         ),
         Reading(
             chart="latency",
-            title="Commit to durable, 95 %",
+            title="Latency from commit, 95%",
             value=most,
             detail="",
             keys=(
-                Fact(name="sink", value=f"50 % {half}"),
-                Fact(name="source", value=f"95 % {most}"),
-                Fact(name="encode", value=f"99 % {nearly_all}"),
+                Fact(name="sink", value=f"50% {half}"),
+                Fact(name="source", value=f"95% {most}"),
+                Fact(name="encode", value=f"99% {nearly_all}"),
             ),
         ),
         Reading(

@@ -26,7 +26,7 @@ _SHOWN = 20
 
 @ENDPOINTS.add("GET /ui/changefeeds/{name}/dead-letters/{number}", Role.OPERATE)
 def show_letter(request: Request) -> Response:
-    """Show a dead letter with its row, which is read from the dead letters' sink."""
+    """Show a dead letter with its row, which is read from the dead-letter sink."""
     deployment, name, letter = _letter(request)
     row, problem = "", ""
     try:
@@ -34,7 +34,7 @@ def show_letter(request: Request) -> Response:
     except CdcError as error:
         problem = deployment.masked(str(error))
     if not (row or problem):
-        problem = "The row is no longer at the dead letters' sink."
+        problem = "The row is no longer in the dead-letter sink."
     is_job = deployment.changefeeds.find_job(name) is not None
     return page(request, "letter.html", name=name, letter=letter, row=row, problem=problem, is_job=is_job)
 
@@ -85,7 +85,7 @@ def _remaining(found: Replayed) -> str:
         return ""
     reasons = [f"{bad}: {bad.shown_reason}" for bad in found.kept[:_SHOWN]]
     if found.missing:
-        reasons.append(f"{counted(found.missing, 'row')} missing from the dead letters' sink")
+        reasons.append(f"{counted(found.missing, 'row')} missing from the dead-letter sink")
     return f"{counted(found.sent, 'row')} replayed; still dead letters: {'; '.join(reasons)}"
 
 

@@ -100,12 +100,12 @@ def _event(name: str, text: str) -> str:
 ENDPOINTS = Endpoints(refused=error_page)
 
 _DONE = {
-    "pause": "It will be paused.",
-    "resume": "It is resumed.",
-    "restart": "It will be restarted.",
-    "alter": "It was altered. If it is running, the change takes effect after the running step.",
-    "cancel": "It will be canceled.",
-    "create": "It is created.",
+    "pause": "The changefeed will be paused.",
+    "resume": "The changefeed is resumed.",
+    "restart": "The changefeed will be restarted.",
+    "alter": "The changefeed was altered. If it is running, the change takes effect after the running step.",
+    "cancel": "The changefeed will be canceled.",
+    "create": "The changefeed is created.",
     "replay": "The dead letters were replayed.",
     "discard": "The dead letter was discarded.",
     "trace": "The next changes will be traced.",

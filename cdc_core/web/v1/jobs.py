@@ -139,7 +139,7 @@ def _events(request: Request, name: str | None) -> Response:
     kinds = request.query_params.getlist("kind")
     for kind in kinds:
         if kind not in KINDS:
-            raise Refusal(400, f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
+            raise Refusal(400, f"unknown event kind '{kind}'{did_you_mean(kind, KINDS)}")
     after = number(request, "after", default=0, least=0, most=2**62) if "after" in request.query_params else None
     limit = number(request, "limit", default=100, least=1, most=_MAX_EVENTS)
     found = deployment_of(request).changefeeds.events(name, after=after, kinds=kinds, limit=limit)

@@ -149,7 +149,7 @@ def test_the_directory_may_be_chosen_and_may_exist_if_it_is_empty(here: Path) ->
         (["sink", "Shelf"], "'Shelf' cannot name a plugin"),
         (["sink", "2shelf"], "cannot name a plugin"),
         (["sink", "she_lf"], "such as 'shelf' or 'redis-stream'"),
-        (["sink", "s" * 25], "up to 24 lower-case letters"),
+        (["sink", "s" * 25], "up to 24 lowercase letters"),
         (["sink", "class"], "it is a Python keyword"),
         (["sink", "kafka"], "'kafka' is taken: cdc-sink-kafka"),
         (["sink", "s3"], "'s3' is taken: cdc-sink-cloudstorage"),

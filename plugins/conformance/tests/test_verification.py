@@ -80,7 +80,7 @@ def test_a_third_party_sink_is_tested_without_a_test(verify: Verify, shelf: str,
     assert (status, errors) == (0, "")
     lines = shown.splitlines()
     assert lines[0] == (
-        f"sink '{shelf}': writes to {shelf}://{tmp_path}/{{unique}} with a new word for {{unique}} each time, "
+        f"sink '{shelf}': writes to {shelf}://{tmp_path}/{{unique}} with another word for {{unique}} each time, "
         "and deletes nothing"
     )
     assert "  PASS   closing twice is harmless" in lines

@@ -124,7 +124,7 @@ def test_a_role_that_may_not_see_the_query_is_told_who_sees_it(
         assert text is not None
         pid = writer.info.backend_pid
         look = f"SELECT xact_start, query FROM pg_stat_activity WHERE pid = {pid};"
-        assert f"(a superuser sees its age and query by {look}). Commit it, or run" in text
+        assert f"(a superuser can see its age and query with {look}). Commit it, or run" in text
         assert "INSERT" not in text
         sql.execute(f'GRANT pg_read_all_stats TO "{role}"')
         clock.now += 10.0

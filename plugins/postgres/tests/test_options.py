@@ -34,7 +34,7 @@ def test_the_table_in_the_readme_agrees_with_the_options() -> None:
         (
             "slot_name",
             "Shop-slot",
-            ": slot_name must have 1 to 63 characters, only lower-case letters, digits and underscores",
+            ": slot_name must have 1 to 63 characters, only lowercase letters, digits and underscores",
         ),
         (
             "endpoints",

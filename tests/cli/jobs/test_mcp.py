@@ -139,7 +139,7 @@ def test_a_job_without_a_node_of_its_locality_is_diagnosed(store: ProgressStore)
     die(store, one)
     store.nodes.join(node("two", "region=us"), lease_s=600)
     [cause] = asked(server(store=store.url), "diagnose", name="orders")["causes"]
-    assert cause["what"] == "no living node matches its locality (region=eu)"
+    assert cause["what"] == "no live node matches its locality (region=eu)"
 
 
 def test_a_changefeed_of_cdc_run_is_diagnosed(file: Any, store: ProgressStore, cdc: Cdc) -> None:
@@ -149,7 +149,7 @@ def test_a_changefeed_of_cdc_run_is_diagnosed(file: Any, store: ProgressStore, c
         found: list[dict[str, Any]] = asked(server(store=store.url), "diagnose", name="orders")["causes"]
         return found
 
-    assert causes() == [{"what": "no run of it is alive", "remedy": "start it with `cdc run`"}]
+    assert causes() == [{"what": "no run of the changefeed is alive", "remedy": "start it with `cdc run`"}]
     store.statuses.save("orders", 0, {"phase": "failed", "error": "the slot is lost", "host": "here", "pid": 7})
     assert causes() == [{"what": "the slot is lost", "remedy": "fix the cause, then start it with `cdc run`"}]
     store.claims.pause_run("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
@@ -210,7 +210,7 @@ def test_events_are_those_asked_for(store: ProgressStore) -> None:
     found = asked(of, "list_events", kinds=["node_joined"], since="1h")["events"]
     assert [event["node"] for event in found] == ["one"]
     assert refused(of, "list_events", kinds=["node_join"]) == (
-        "there is no kind of event 'node_join'; did you mean 'node_joined'?"
+        "unknown event kind 'node_join'; did you mean 'node_joined'?"
     )
     assert "since: 'soon' is not a time" in refused(of, "list_events", since="soon")
     store.events.note("drop_changefeed", "gone")

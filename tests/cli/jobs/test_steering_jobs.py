@@ -96,7 +96,7 @@ def test_a_node_is_drained(store: ProgressStore, cdc: Cdc) -> None:
     three = store.nodes.join(node("three"), lease_s=600)
     with meanwhile(drained(lambda: die(store, three))):
         assert "node 'three' died while it was draining" in cdc("drain", "three", "--wait", status=1).err
-    assert "there is no living node 'three'" in cdc.sentence("drain", "three")
+    assert "there is no live node 'three'" in cdc.sentence("drain", "three")
 
 
 def test_a_job_gets_another_owner(store: ProgressStore, cdc: Cdc) -> None:

@@ -13,7 +13,7 @@ class JsonOptions:
 
     encode_json_value_null_as_object: bool = option(
         False,
-        doc='Write a JSON null in a json column as `{"__crdb_json_null__": true}`. An SQL NULL is written as `null`.',
+        doc='Write a JSON null in a json column as `{"__crdb_json_null__": true}`. A SQL NULL is written as `null`.',
     )
     confluent_schema_registry: str | None = option(
         None,

@@ -25,7 +25,7 @@ _BLANKS = " \t\n\r"
 def json_pieces(array: pa.Array, type_: ColumnType, *, null_as_object: bool = False) -> list[Piece]:
     """Return the JSON texts of a column; nulls become `null`.
 
-    With *null_as_object*, a JSON null (not an SQL NULL) becomes `JSON_NULL_OBJECT`. Raises: NoRepresentationError for a
+    With *null_as_object*, a JSON null (not a SQL NULL) becomes `JSON_NULL_OBJECT`. Raises: NoRepresentationError for a
     decimal that is not a number.
     """
     if type_.kind is Kind.JSON:

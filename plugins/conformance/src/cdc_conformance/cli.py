@@ -73,13 +73,13 @@ def _shared(command: F) -> F:
 
 @verify.command("sink", short_help="Test a sink. Writes to the URI.")
 @click.argument("name")
-@click.option("--uri", required=True, help="Where to write. {unique} is replaced by a new word for each promise.")
+@click.option("--uri", required=True, help="Where to write. {unique} is replaced by a different word for each promise.")
 @click.option("--format", "format_", metavar="ENCODER", default="json", show_default=True, help="Encoder for the test.")
 @_shared
 def sink(name: str, uri: str, format_: str, **of_all: Any) -> int:
     """Test the sink NAME, for example: cdc verify sink cloudstorage --uri 'file:///tmp/out/{unique}'
 
-    Each test writes to a new place at the URI. Nothing is deleted.
+    Each test writes to a different place below the URI. Nothing is deleted.
     """
     return _verify("sink", name, uri=uri, format_=format_, **of_all)
 

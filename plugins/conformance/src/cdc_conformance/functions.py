@@ -52,7 +52,7 @@ class Rows:
         values, failures = called.values(rows.columns)
         for index in range(len(rows)):
             alone, failed = called.values(rows.slice(index, 1).columns)
-            assert alone[0].as_py() == values[index].as_py(), f"row {index} has another value when it is passed alone"
+            assert alone[0].as_py() == values[index].as_py(), f"row {index} has a different value when passed alone"
             assert (0 in failed) == (index in failures), f"row {index} fails only alone, or only in the batch"
 
     def test_nulls_are_values_like_others(self, rows: pa.RecordBatch, called: CalledFunction) -> None:
@@ -60,7 +60,7 @@ class Rows:
         nulls = [pa.concat_arrays([pa.nulls(2, column.type), column]) for column in rows.columns]
         expected, failed = called.values(rows.columns)
         values, failures = called.values(nulls)
-        assert values.slice(2) == expected, "rows have other values when rows of nulls precede them"
+        assert values.slice(2) == expected, "rows have different values when rows of nulls precede them"
         assert {index - 2 for index in failures if index > 1} == set(failed)
 
 

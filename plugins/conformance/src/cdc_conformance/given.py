@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdc_conformance.promises import Conformance
 
 UNIQUE = "{unique}"
-"""A place holder in a URI or option. Each promise replaces it by a new word."""
+"""A place holder in a URI or option. Each promise replaces it by a different word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Names:
         """Return the forms of *name*. Raises: ConfigError unless it can name a distribution, a module and a scheme."""
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             raise ConfigError(
-                f"'{name}' cannot name a plugin: use up to {_LONGEST} lower-case letters and digits, start with a "
+                f"'{name}' cannot name a plugin: use up to {_LONGEST} lowercase letters and digits, start with a "
                 "letter, and separate words by single hyphens, such as 'shelf' or 'redis-stream'"
             )
         if keyword.iskeyword(name):

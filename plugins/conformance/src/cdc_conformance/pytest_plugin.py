@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         f"{_FLAG}uri",
         metavar="URI",
-        help="URI of the destination or source. For a sink, {unique} is replaced by a new word for each promise. For"
-        " a rangefeed, the tests create and drop tables there",
+        help="URI of the destination or source. For a sink, {unique} is replaced by a different word for each promise."
+        " For a rangefeed, the tests create and drop tables there",
     )
     group.addoption(
         f"{_FLAG}option",

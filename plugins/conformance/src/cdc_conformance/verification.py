@@ -152,7 +152,7 @@ class Verification:
         where = self._shown(given.uri)
         if given.kind == "rangefeed":
             return f"rangefeed '{given.name}': creates, changes and drops its own tables at {where}"
-        return f"sink '{given.name}': writes to {where} with a new word for {UNIQUE} each time, and deletes nothing"
+        return f"sink '{given.name}': writes to {where} with another word for {UNIQUE} each time, and deletes nothing"
 
     def _again(self, outcome: Outcome) -> str:
         given = self._given

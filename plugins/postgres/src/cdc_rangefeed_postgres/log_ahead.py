@@ -106,7 +106,7 @@ class _Messages:
         bounds = memoryview(offsets).cast("B")[array.offset * 4 : (array.offset + len(array) + 1) * 4].cast("i")
         if bounds[0]:
             raise RetryableRangefeedError(
-                "the PostgreSQL client returned a slice of an Arrow array in place of a whole one"
+                "the PostgreSQL client returned a slice of an Arrow array instead of a whole one"
             )
         return cls(bounds, _NO_DATA if data is None else memoryview(data).cast("B")[: bounds[-1]])
 

@@ -105,7 +105,7 @@ def _holder(connection: Connection, restart: str) -> _Holder | None:
     end = f"Commit it, or run SELECT pg_terminate_backend({pid});"
     if not visible:
         seen = f"SELECT xact_start, query FROM pg_stat_activity WHERE pid = {pid};"
-        return _Holder(xid, f"{who} (a superuser sees its age and query by {seen}). {end}")
+        return _Holder(xid, f"{who} (a superuser can see its age and query with {seen}). {end}")
     doing = "query" if state == "active" else f"{state}, last query"
     since = "" if begun is None else f", open since {_moment(begun)}"  # its session does not track what it does
     return _Holder(xid, f"{who}{since}, {doing}: {shown_query(query or '')}. {end}")

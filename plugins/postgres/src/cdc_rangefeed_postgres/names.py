@@ -17,12 +17,12 @@ _FEED_ID_CHARACTERS = 12
 
 
 def quoted(name: str) -> str:
-    """Return *name* as an SQL identifier, always in quotes."""
+    """Return *name* as a SQL identifier, always in quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def folded(name: str) -> str:
-    """Return an SQL identifier without quotes as PostgreSQL reads it: of its letters only A to Z are folded."""
+    """Return a SQL identifier without quotes as PostgreSQL reads it: of its letters only A to Z are folded."""
     return name.translate(_FOLDED)
 
 

@@ -117,6 +117,6 @@ class PostgresOptions:
         if not 64 * 1024 <= self.logical_decoding_work_mem <= _MAX_WORK_MEM:
             raise ValueError("logical_decoding_work_mem must be between 64KB and 2047GB")
         if self.slot_name is not None and not _SLOT_NAME.fullmatch(self.slot_name):
-            raise ValueError("slot_name must have 1 to 63 characters, only lower-case letters, digits and underscores")
+            raise ValueError("slot_name must have 1 to 63 characters, only lowercase letters, digits and underscores")
         if self.publication_name is not None and not 1 <= len(self.publication_name.encode()) <= _NAME_BYTES:
             raise ValueError("publication_name must have 1 to 63 bytes")

@@ -140,7 +140,7 @@ def removed_too_early(table: str, partition: str) -> str:
     return (
         f"table {table}: partition {partition} was dropped or altered before its rows were deleted at the sink, and the"
         " log has no deletes for them. To leave such rows there and continue, set removed_partitions = 'keep'. To have"
-        " such rows deleted in future, detach a partition first, and drop it once its deletes have arrived."
+        " such rows deleted in the future, detach a partition first, and drop it once its deletes have arrived."
         f" {READ_ANEW}"
     )
 

@@ -220,7 +220,7 @@ class Slot:
             )
 
     def peek(self, end: int | None, *, binary: bool, changes: int | None = None) -> str:
-        """Return the item of an SQL FROM clause that decodes the log up to *end*.
+        """Return the item of a SQL FROM clause that decodes the log up to *end*.
 
         The server stops after the first record that ends at or after *end*. The result has every transaction with
         `final_lsn < end` and perhaps one more, which the caller must leave out. It also stops after the transaction

@@ -48,7 +48,7 @@ class Client:
     """Sends requests over connections that stay open, with HTTP/2 where the endpoint supports it.
 
     Lives in one event loop. It uses httpcore2, the transport of the client httpx2: httpcore2 follows no redirects,
-    keeps no cookies and ignores the proxy variables of the environment, as it should here, and takes about 15 % less
+    keeps no cookies and ignores the proxy variables of the environment, as it should here, and takes about 15% less
     time for each request.
     """
 

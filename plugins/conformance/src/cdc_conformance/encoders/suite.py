@@ -28,7 +28,7 @@ class EncoderFixtures(Conformance):
     encoder: ClassVar[str | EncoderRegistration] = ""
     """The name of an installed encoder, or a registration."""
     known_capabilities: ClassVar[Mapping[str, str]] = {
-        "json_null": "a JSON null in a json column is read differently from an SQL NULL",
+        "json_null": "a JSON null in a json column is read differently from a SQL NULL",
         "service": "encoding requires a service, such as a schema registry; the fixture `unreachable_options` names one"
         " that is unreachable",
     }

@@ -136,7 +136,7 @@ class Values:
     @requires("json_null", "the format must distinguish the two nulls")
     @applies_if(DECODER)
     def test_a_json_null_differs_from_an_sql_null(self, rig: EncoderRig, topic: str) -> None:
-        """A JSON null in a json column is read as the text `null`, and an SQL NULL as None."""
+        """A JSON null in a json column is read as the text `null`, and a SQL NULL as None."""
         schema = _schema("j", ColumnType(kind=Kind.JSON, source="jsonb"))
         forms = [form for form in rig.some(rows=True) if rig.refusal(form, schema, f"{topic}_j") is None]
         assert forms, "check refuses a json column in every form; remove the capability 'json_null'"

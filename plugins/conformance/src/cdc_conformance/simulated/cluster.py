@@ -115,7 +115,7 @@ class Cluster(Writes):
         range_ = self.range_of(self.table(table).name.full, key_of(at))
         self._await_lease(range_)
         if node not in range_.replicas or not self._node(node).alive:
-            raise StatementError(f"node {node} has no living replica of the range of table {table} that holds {at}")
+            raise StatementError(f"node {node} has no live replica of the range of table {table} that holds {at}")
         self._move_lease(range_, node)
 
     def _on_replicas(self, table: str, at: int, nodes: Sequence[int]) -> None:

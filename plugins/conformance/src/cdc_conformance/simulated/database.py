@@ -228,14 +228,14 @@ class SimulatedDatabase(Session):
     def settle(self) -> Timestamp:
         """Let time pass until everything up to now is resolved, and return that timestamp.
 
-        Raises: StatementError when an open transaction or a range without living nodes holds it back.
+        Raises: StatementError when an open transaction or a range without live nodes holds it back.
         """
         target = self.now
         for _ in range(200):
             if all(self.cluster.resolved(table).high_water >= target for table in self.cluster.tables):
                 return target
             self.tick()
-        held = ", ".join(self.cluster.transactions) or "a range without a living node"
+        held = ", ".join(self.cluster.transactions) or "a range without a live node"
         raise StatementError(f"{target} was not resolved: it is held back by {held}")
 
     def split(self, table: str, *, at: int) -> None:

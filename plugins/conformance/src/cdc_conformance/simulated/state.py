@@ -329,7 +329,7 @@ class Writes(State):
         range_.leaseholder = node
 
     def _await_lease(self, range_: Range) -> None:
-        """Let time pass, as a client would wait, until a living node holds the lease. Raises: UnavailableError."""
+        """Let time pass, as a client would wait, until a live node holds the lease. Raises: UnavailableError."""
         if not self.has_quorum(range_):
             raise UnavailableError(f"{range_.span} has lost most of its replicas: restart a node of {range_.replicas}")
         down_since = self.nodes[range_.leaseholder].down_since

@@ -126,7 +126,7 @@ class Stalls:
             flushing = Background(lambda: readable.write_with(sink, batch))
             early = flushing.ended(within_s=watch_s) and flushing.error is None
         assert not early, "flush returned while the destination acknowledged nothing"
-        assert flushing.ended(within_s=_LIMIT_S), f"flush still waits {_LIMIT_S:g} s after the end of the stall"
+        assert flushing.ended(within_s=_LIMIT_S), f"flush is still waiting {_LIMIT_S:g} s after the end of the stall"
         readable.close(sink)
         if flushing.error is None:
             readable.assert_arrived(batch, after="flush waited for a slow destination and returned")
@@ -162,7 +162,7 @@ class Stalls:
                 if filling.ended(within_s=watch_s):
                     break
             took, grown = accepted[0], resident_bytes() - before
-        assert filling.ended(within_s=_LIMIT_S), f"the sink still waits {_LIMIT_S:g} s after the end of the stall"
+        assert filling.ended(within_s=_LIMIT_S), f"the sink is still waiting {_LIMIT_S:g} s after the end of the stall"
         assert took < 2 * memory_bound_bytes or grown < memory_bound_bytes // 4, (
             f"the destination accepted nothing, but the sink took {took} bytes of rows and the process grew by {grown};"
             f" emit or flush must wait or raise before the sink holds {memory_bound_bytes}"
@@ -184,9 +184,9 @@ class Stalls:
             waits = not emitting.ended(within_s=watch_s)
             closing = None if waits else Background(sink.close)
             prompt = closing is None or closing.ended(within_s=close_limit_s)
-        assert emitting.ended(within_s=_LIMIT_S), f"emit still waits {_LIMIT_S:g} s after the end of the stall"
+        assert emitting.ended(within_s=_LIMIT_S), f"emit is still waiting {_LIMIT_S:g} s after the end of the stall"
         closing = closing or Background(sink.close)
-        assert closing.ended(within_s=_LIMIT_S), f"close still waits {_LIMIT_S:g} s after the end of the stall"
+        assert closing.ended(within_s=_LIMIT_S), f"close is still waiting {_LIMIT_S:g} s after the end of the stall"
         assert prompt, f"close did not return within {close_limit_s:g} s while the destination accepted nothing"
         assert closing.error is None, f"close raised {closing.error!r}"
 

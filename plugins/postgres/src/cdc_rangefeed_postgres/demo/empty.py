@@ -29,7 +29,7 @@ def stay(server: EmbeddedPostgres, directory: Path, **variables: str) -> int:
     env.unlink(missing_ok=True)
     env.touch(0o600)  # it has a password
     env.write_text("\n".join([*lines, f'PATH="$PATH:{server.binaries}"', ""]))
-    say(f"An empty PostgreSQL runs until Ctrl-C. In another terminal:  . {shown(env)}")
+    say(f"An empty PostgreSQL is running until Ctrl-C. In another terminal:  . {shown(env)}")
     told.wait()
     env.unlink()
     return 0

@@ -17,7 +17,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop
 
 _FEED = """\
-# The changefeed of the demo. The password comes from another file, so this file may be shown.
+# The changefeed of the demo. The password is in another file, so you can share this one.
 [changefeed.movr]
 {source}sink = "file://{files}"
 format = "json"
@@ -54,7 +54,7 @@ def _run(shop: Shop, directory: Path) -> int:
     found = audit(files, shop.uri, TABLES)
     newest = max(files.rglob("*-rides-*.ndjson"), default=files)
     say(f"The files are in {shown(files)}. To see the newest:  tail -n 3 {shown(newest)}")
-    say("Next: put your own database into a file like demo.toml; run  cdc check FILE  and  cdc run FILE")
+    say("Next: write a file like demo.toml for your own database, then run  cdc check FILE  and  cdc run FILE")
     say(f"demo: {found}")
     return 0 if found.passed else 1
 

@@ -23,7 +23,7 @@ from cdc_sink_kafka.demo.consumer import AvroConsumer
 from cdc_sink_kafka.demo.registry import SchemaRegistry
 
 _FEED = """\
-# The changefeed of the demo. The password comes from another file, so this file may be shown.
+# The changefeed of the demo. The password is in another file, so you can share this one.
 [changefeed.movr]
 {source}sink = "kafka://{bootstrap_servers}?topic_prefix={prefix}"
 format = "avro"
@@ -98,7 +98,7 @@ def _run(shop: Shop, servers: _Servers, directory: Path) -> int:
     rides = [row for _, row in replay.tables["rides"].values() if row is not None]
     say(f"The topics are {', '.join(topics)}. A consumer reads a message of {servers.prefix}rides as")
     say(json.dumps(json.loads(rides[-1]), ensure_ascii=False))
-    say("Next: put your own database and brokers into a file like demo.toml; run  cdc check FILE  and  cdc run FILE")
+    say("Next: write a file like demo.toml for your own servers, then run  cdc check FILE  and  cdc run FILE")
     say(f"demo: {found}")
     return 0 if found.passed else 1
 

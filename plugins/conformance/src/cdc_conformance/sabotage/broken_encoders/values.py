@@ -80,7 +80,7 @@ class Values(ChangingEncoder):
 
     @breaks("test_a_json_null_differs_from_an_sql_null", "changed")
     def merges_nulls(self, kind: Kind, value: Any) -> Any:
-        """Writes a JSON null as an SQL NULL."""
+        """Writes a JSON null as a SQL NULL."""
         return None if kind is Kind.JSON and value == "null" else value
 
     @breaks("test_encode_errors_name_table_column_and_key", "cell")

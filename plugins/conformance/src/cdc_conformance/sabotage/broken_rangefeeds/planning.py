@@ -206,7 +206,7 @@ class Slices(BrokenPlanner):
 
     @breaks("test_a_resolved_timestamp_is_a_consistent_cut", "slices")
     def resolves_idle_tables_ahead(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        """Marks a table without rows in a step as far as the source has got, beyond the end of the step."""
+        """Marks a table without rows in a step as far as the source has come, beyond the end of the step."""
         cluster = self.source.cluster
         found = super().slices(start, end, after=after)
         pieces = [piece for slice_ in found if isinstance(slice_.payload, LogSlice) for piece in slice_.payload.pieces]
