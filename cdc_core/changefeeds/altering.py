@@ -26,6 +26,7 @@ from cdc_core.store.job_rows import asked_job, change_job, known_job, of_job, ru
 from cdc_core.store.job_values import RESTING, JobRecord, Pending
 from cdc_core.store.jobs import define_job
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.rescans import rescan_returning
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
 from cdc_core.store.verbs import RefusedError, require_run
@@ -236,6 +237,7 @@ def configure(
                 raise RefusedError(what, state=job.state, remedy="repeat this after the running step")
             require_same_source(name, stored, wanted.definition, changes_tables=True)
             require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
+            rescan_returning(connection, row, before["tables"], wanted.definition, scans)
         if job.state == "running":
             change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
         connection.execute(of_job(name).values(pending=dump(wanted.to_json())))

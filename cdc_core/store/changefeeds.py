@@ -19,6 +19,7 @@ from cdc_core.store.job_rows import found_job, pause_run
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS
 from cdc_core.store.job_values import moment
 from cdc_core.store.marks import turn_away
+from cdc_core.store.rescans import rescan_returning
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import (
     RECORD_COLUMNS,
@@ -141,10 +142,11 @@ def register_changefeed(
     changes_tables: bool = False,
     epoch: int | None = None,
     why: str | None = None,
+    scans: Mapping[str, bool] | None = None,
 ) -> ChangefeedRecord:
     """Do what `ChangefeedRecords.register` does, in a transaction that keeps all others away from the changefeed.
 
-    *why* is what the event of a change says.
+    *why* is what the event of a change says. *scans* will take the place of what was chosen for added tables.
     """
     mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
     known = connection.execute(mine.with_for_update()).one_or_none()
@@ -166,6 +168,9 @@ def register_changefeed(
         before = _require_same(known, definition, changes_tables=changes_tables)
         if not same_destination(before, definition):
             turn_away(connection, name, counters=known.counters)
+        if known.token is not None:
+            chosen = json.loads(known.initial_scans or "{}") if scans is None else scans
+            rescan_returning(connection, known, before["tables"], definition, chosen)
         connection.execute(update(name).values(definition=dump(definition)))
         if changes := _changes(before, json.loads(dump(definition))):
             add_event(connection, "alter_changefeed", name, message=why, **changes)

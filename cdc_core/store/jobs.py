@@ -153,8 +153,9 @@ def create_job(
 
 def define_job(connection: sa.Connection, name: str, wanted: Pending) -> None:
     """Give the job, which does not run, another definition. Raises: ConfigError."""
-    register_changefeed(connection, name, wanted.definition, changes_tables=True, why=wanted.why)
-    scans = dump(dict(wanted.initial_scans)) if wanted.initial_scans else None
+    chosen = wanted.initial_scans
+    register_changefeed(connection, name, wanted.definition, changes_tables=True, why=wanted.why, scans=chosen)
+    scans = dump(dict(chosen)) if chosen else None
     connection.execute(update(name).values(initial_scans=scans))
     connection.execute(of_job(name).values(locality=str(wanted.locality)))
     job = known_job(connection, name, of_runs=True)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
+from cdc_core.config.listed_tables import watches
+from cdc_core.schema import TableName
+from cdc_core.sql_names import listed
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.tables import CHANGEFEEDS, RESCANS
@@ -83,6 +87,27 @@ def ask_rescan(connection: sa.Connection, name: str, *, table: str | None, where
     values = {"table_name": table, "predicate": where, "new_slot": new_slot, "asked_at": now_text()}
     connection.execute(sa.insert(RESCANS).values(name=name, **values))
     add_event(connection, "rescan_requested", name, table=table, where=where, new_slot=new_slot)
+
+
+def rescan_returning(
+    connection: sa.Connection, row: Any, before: Sequence[str], definition: Mapping[str, Any], scans: Mapping[str, bool]
+) -> None:
+    """Save that tables which were dropped, and are added again before a run has left them, are to be read again.
+
+    The changefeed in *row* had *before* as its tables, and gets *definition*. The source does not notice that they were
+    dropped: it scans only tables that join. *scans* is as in `choose_initial_scans`.
+    """
+    options = (definition.get("written") or {}).get("options", {})
+    is_wanted = all(str(text).lower() != "no" for option, text in options.items() if option.lower() == "initial_scan")
+    changed = [entry.strip().removeprefix("!") for entry in {*before} ^ {*definition["tables"]}]
+    for table in {span.table: None for span, _ in frontier_of(row.frontier)} if changed else ():
+        found = TableName.parse(table)
+        name = listed((found.schema, found.table))
+        if not watches(changed, name) or watches(before, name) or not watches(definition["tables"], name):
+            continue
+        chosen = [scan for entry, scan in scans.items() if watches([entry], name)]
+        if (chosen or [is_wanted])[-1]:
+            ask_rescan(connection, row.name, table=table, where=None, new_slot=False)
 
 
 def _column(connection: sa.Connection, column: sa.Column[str], name: str) -> str | None:

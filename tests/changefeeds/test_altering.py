@@ -196,6 +196,28 @@ class TestAJob:
         feeds.redefine("users", feeds.resolved(masked), before=last, why="PUT", connect=False)
         assert definition(store, "users")["tables"] == tables
 
+    @pytest.mark.parametrize("runs", [False, True])
+    @pytest.mark.parametrize("scan", [None, True, False])
+    def test_reads_a_table_again_that_is_dropped_and_added_before_the_next_run(
+        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path, runs: bool, scan: bool | None
+    ) -> None:
+        tables = ["public.counter", "public.users"]
+        both = changefeed_of("users", {**written(tmp_path), "tables": tables}, origin="a test", environ=ENVIRON)
+        feeds.create(feeds.resolved(both), owner="ann", connect=False)
+        begin(store, feeds, "users")
+        [one] = store.nodes.living()
+        if runs:
+            feeds.resume("users")
+            assert store.claims.adopt("users", one) is not None
+        with pytest.raises(ConfigError, match=r"table 'public\.users' is both added and dropped"):
+            feeds.alter("users", change(drop=["public.users"], add=["public.users"]), by="ann")
+        feeds.alter("users", change(drop=["public.users"]), by="ann")
+        feeds.alter("users", change(add=["public.users"]), by="ann", scans=scan)
+        if runs:
+            store.claims.settle("users", one, "stopped")
+        asked = [found.table for found in store.rescans.waiting("users", new_slot=False)]
+        assert asked == ([] if scan is False else ["shop.public.users"])
+
     def test_that_runs_continues_with_the_changes_after_its_step(
         self, store: ProgressStore, feeds: Changefeeds
     ) -> None:

@@ -20,6 +20,7 @@ from cdc_testing.stored import ask_rescan
 from cdc_core import RowBatch, Slice, SliceReader, SpanMark, Timestamp
 from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.start_position import register
 from cdc_core.errors import ConfigError, HistoryLostError, RetryableError
 from cdc_core.store.progress import ProgressStore, RescanRecord, store_url
 from cdc_core.store.rescans import Rescans
@@ -292,6 +293,21 @@ def test_what_was_chosen_for_an_added_table_is_kept_until_it_has_joined(
         {*range(1, 501), 600} if scan else {600}
     )
     wider.close()
+
+
+def test_a_table_that_is_dropped_and_added_before_the_next_run_is_scanned(
+    database: str, sql: Sql, tmp_path: Path
+) -> None:
+    both = feed_into(tmp_path, database, "items", "orders")
+    engine = started(both, tmp_path, database)
+    before = engine.progress.latest
+    for feed in (feed_into(tmp_path, database, "items"), both):
+        register(feed, engine.store)
+    engine.run()
+    eventually("the rescan", complete(engine))
+    assert later(delivered(tmp_path / "files", "orders"), before) == set(range(1, 501))
+    assert later(delivered(tmp_path / "files", "items"), before) == set()
+    engine.close()
 
 
 def _updated(row: Row) -> str:
