@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.history import PostgresHistory
+from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import caught_up, started
-from cdc_testing.postgres import table_of
+from cdc_testing.postgres import table_of, value
 from cdc_testing.runs import eventually
 from cdc_testing.standby import both_hosts, slot_is_synchronized, standby_of
 
@@ -100,3 +102,34 @@ def test_a_log_that_ends_before_what_was_delivered_is_lost_history(database: str
             HistoryLostError, match=r"the server's log ends at \S+, but changes up to FF/0 were delivered"
         ):
             feed.restart()
+
+
+def test_what_a_promoted_standby_never_received_is_lost_history_however_long_its_log_has_grown() -> None:
+    with CopiedPostgres(settings={"fsync": "off"}) as server:
+        with psycopg.connect(server.uri(), autocommit=True) as sql:
+            sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        with caught_up(server.uri(), "t") as feed:
+            server.kill()
+            signal = server.directory / "data" / "standby.signal"
+            signal.touch()
+            account.give(signal)
+            server.start()
+            with psycopg.connect(server.uri(), autocommit=True) as sql:
+                sql.execute("SELECT pg_promote()")
+                sql.execute("INSERT INTO t SELECT generate_series(1, 9)")
+                token, end = feed.token, value(sql, "SELECT pg_current_wal_flush_lsn()::text")
+            feed.saved = {**token, "lsn": end}
+            with (
+                closing(PostgresPlanner(feed.context)) as planner,
+                pytest.raises(RetryableRangefeedError, match="is on timeline 2, and was on 1"),
+            ):
+                planner.advance(token, after=feed.latest, limit=feed.limit)
+            lost = f"log left timeline 1 at .*, but changes up to {end} were delivered"
+            with pytest.raises(ConfigError, match=lost):
+                feed.move("now")
+            with pytest.raises(HistoryLostError, match=lost):
+                feed.restart()
+            feed.saved = token
+            feed.restart()
+            feed.catch_up()
+            assert len(feed.rows("public.t")) == 9

@@ -46,6 +46,7 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_use import SlotUse
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.step_plans import LogPlan, ScanPlan, log_bytes, log_end
+from cdc_rangefeed_postgres.timeline import require_same
 from cdc_rangefeed_postgres.token import PostgresToken, endpoint_of
 from cdc_rangefeed_postgres.truncation import PartitionsTruncatedError, TruncateSearch
 from cdc_rangefeed_postgres.versions import Versions
@@ -85,6 +86,8 @@ class PostgresPlanner(StepPlanner):
         self._first_log_step = True
         self._resolved = Timestamp()
         """Where the step that is planned begins."""
+        self._same_server: Connection | None = None
+        """The connection that is known to be to the server on which the attempt began."""
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
         self._planned_at = time.monotonic()
@@ -130,7 +133,9 @@ class PostgresPlanner(StepPlanner):
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
         first, last = self._at(start), PostgresToken.from_json(end)
-        if first.scan is not None or last.scan is not None or first.endpoint != last.endpoint:
+        if first.scan is not None or last.scan is not None:
+            return None
+        if (first.endpoint, first.timeline) != (last.endpoint, last.timeline):
             return None
         # As in every first step of an attempt, the log is searched for the shapes that it announces. When they and the
         # catalog agree with what the earlier attempt found, the slices are the same.
@@ -179,6 +184,9 @@ class PostgresPlanner(StepPlanner):
     ) -> LogPlan | ScanPlan | None:
         """Return the next step, None when there is nothing to do yet."""
         self._resolved = start.clock or after
+        if connection is not self._same_server:
+            require_same(connection, start)
+            self._same_server = connection
         flushed, clock = flushed_and_clock(connection)
         clock = max(clock, Timestamp(after.wall + 1000))
         if start.scan is None and 0 < flushed - start.lsn < log_bytes(limit) and self._pacing.too_early:

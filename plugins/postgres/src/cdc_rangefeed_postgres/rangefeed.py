@@ -42,6 +42,7 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_use import log_idle_limit
 from cdc_rangefeed_postgres.starting import Start, require_given
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
+from cdc_rangefeed_postgres.timeline import followed
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, endpoint_of, is_intent
 from cdc_rangefeed_postgres.versions import first_states, schemas_of
 
@@ -80,6 +81,7 @@ class PostgresRangefeed(Rangefeed):
             first = saved is None
             if saved is not None:  # without the slot, it does not matter what else is missing
                 slot.require_kept(connection, needed=saved.lsn)
+                followed(self._server, connection, saved, remedy=slot.remedy)
             publication = not slot.publication.given and first
             if publication and self._server.used:
                 with closing(self._primary.connect()) as primary:
@@ -150,7 +152,7 @@ class PostgresRangefeed(Rangefeed):
             connection = self._connection.open()
             if saved is None:
                 require_no_namesake(connection, self.context, self._slot)
-            token = None if saved is None or is_intent(saved) else PostgresToken.from_json(saved)
+            token = None if saved is None or is_intent(saved) else self._followed(connection, saved)
             states: Mapping[str, TableState] = {}
             if token is not None:
                 if self.context.temporary:
@@ -177,7 +179,12 @@ class PostgresRangefeed(Rangefeed):
             raise ConfigError("nothing has been read yet; to begin at a position, set the option cursor")
         with self._server.translated("looking for a position in the log"):
             self._server.use(self._chosen(saved))
-            return moved(self._connection.open(), self._slot, PostgresToken.from_json(saved), to)
+            connection = self._connection.open()
+            try:
+                token = self._followed(connection, saved)
+            except HistoryLostError as error:
+                raise ConfigError(str(error)) from error
+            return moved(connection, self._slot, token, to)
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
         scan = token.get("scan")
@@ -248,6 +255,9 @@ class PostgresRangefeed(Rangefeed):
             return
         with closing(self._primary.connect()) as primary:
             self._slot.publication.drop(primary)
+
+    def _followed(self, connection: Connection, saved: Token) -> PostgresToken:
+        return followed(self._server, connection, PostgresToken.from_json(saved), remedy=self._slot.remedy)
 
     def _somewhere(self) -> None:
         """Use the source, unless something else was chosen."""

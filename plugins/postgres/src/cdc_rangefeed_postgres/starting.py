@@ -27,6 +27,7 @@ from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
+from cdc_rangefeed_postgres.timeline import timeline
 from cdc_rangefeed_postgres.token import Part, PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states, present_types
 from cdc_rangefeed_postgres.watched_catalog import load_watched
@@ -101,6 +102,7 @@ class Start:
             settled=newest(connection),
             types=present_types(connection, catalog).types,
             scan=scan,
+            timeline=timeline(connection),
         )
 
     def resumed(self, saved: PostgresToken) -> PostgresToken:

@@ -222,6 +222,8 @@ class PostgresToken:
     """Changes before this LSN are read once more, so nothing is resolved there: see `cdc_rangefeed_postgres.moving`."""
     left: int = 0
     """The LSN that was left, of a token that was moved: where the last run ended. 0 from the next start on."""
+    timeline: int = 0
+    """That of the server on which the step ended; 0 when it is not known."""
 
     @property
     def altered_at(self) -> int:
@@ -254,6 +256,8 @@ class PostgresToken:
             more["again"] = lsn_text(self.again)
         if self.left:
             more["left"] = lsn_text(self.left)
+        if self.timeline:
+            more["timeline"] = self.timeline
         return more | {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
@@ -281,6 +285,7 @@ class PostgresToken:
             types={info.oid: info for info in map(TypeInfo.from_json, token.get("types", ()))},
             again=parse_lsn(token.get("again", "0/0")),
             left=parse_lsn(token.get("left", "0/0")),
+            timeline=token.get("timeline", 0),
         )
 
 

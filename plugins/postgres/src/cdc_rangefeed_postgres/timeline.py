@@ -1,0 +1,67 @@
+"""The timeline of a primary: a promotion begins another one, and so does a recovery to an earlier time.
+
+The log of the new timeline contains that of the old one up to some position, and soon passes every other position. So
+its end alone does not show whether a changefeed has delivered what the server never had.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import psycopg
+
+from cdc_core import HistoryLostError, RetryableRangefeedError
+from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.token import PostgresToken
+
+_PRESENT = "SELECT pg_walfile_name(pg_current_wal_lsn())::text WHERE NOT pg_is_in_recovery()"
+
+
+def timeline(connection: Connection) -> int:
+    """Return the server's timeline; 0 for a standby, and for a service that does not tell it."""
+    try:
+        row = connection.execute(_PRESENT).fetchone()
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+        return 0
+    return 0 if row is None else int(row[0][:8], 16)
+
+
+def followed(server: Server, connection: Connection, saved: PostgresToken, *, remedy: str) -> PostgresToken:
+    """Return *saved* with the server's timeline, whose log has everything that was delivered.
+
+    Raises: HistoryLostError, with *remedy*, when the server was promoted or restored without some of it.
+    """
+    present = timeline(connection)
+    if saved.timeline and present and present != saved.timeline:
+        left = _left_at(server, saved.timeline, present)
+        if left is None or left < saved.lsn:
+            where = "earlier" if left is None else f"at {lsn_text(left)}"
+            raise HistoryLostError(
+                f"the server's log left timeline {saved.timeline} {where}, but changes up to {lsn_text(saved.lsn)} were"
+                " delivered: the server was restored from a backup, or is a standby that was promoted before it had"
+                f" received them. {remedy}"
+            )
+    return replace(saved, timeline=present)
+
+
+def require_same(connection: Connection, start: PostgresToken) -> None:
+    """Return when *connection* is not to a server that was promoted since the attempt began at *start*.
+
+    Raises: RetryableRangefeedError; the next attempt finds out whether that server has everything.
+    """
+    present = timeline(connection)
+    if start.timeline and present and present != start.timeline:
+        raise RetryableRangefeedError(
+            f"the server is on timeline {present}, and was on {start.timeline} when the attempt began; starting again"
+        )
+
+
+def _left_at(server: Server, before: int, present: int) -> int | None:
+    """Return where the log of timeline *present* left timeline *before*; None if it never was on that one."""
+    with closing(server.connect("timeline", replication=True)) as connection:
+        result = connection.execute(f"TIMELINE_HISTORY {present}".encode()).pgresult
+        content = None if result is None else result.get_value(0, 1)  # as the file has it, whatever its type
+    lines = (line.split() for line in (content or b"").decode(errors="replace").splitlines())
+    return next((parse_lsn(words[1]) for words in lines if words and words[0] == str(before)), None)
