@@ -74,7 +74,9 @@ def odd_settings(sql: Sql) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("owner", ["DATABASE {}", "ROLE cdc IN DATABASE {}"])
-def test_no_setting_of_a_role_or_a_database_reaches_a_session(database: str, sql: Sql, owner: str) -> None:
+def test_no_setting_of_a_role_a_database_or_a_login_trigger_reaches_a_session(
+    database: str, sql: Sql, owner: str
+) -> None:
     shown = ", ".join(f"current_setting('{name}')" for name in odd_settings(sql))
 
     def session() -> list[Any]:
@@ -93,6 +95,12 @@ def test_no_setting_of_a_role_or_a_database_reaches_a_session(database: str, sql
     for name, value in odd_settings(sql).items():
         sql.execute(f"ALTER {owner.format(sql.info.dbname)} SET {name} = {value}")
     assert session() == before
+    sql.execute(f"ALTER {owner.format(sql.info.dbname)} RESET ALL")
+    if sql.info.server_version >= 170000:
+        settings = "; ".join(f"SET {name} = {value}" for name, value in odd_settings(sql).items())
+        sql.execute(f"CREATE FUNCTION f() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN {settings}; END$$".encode())
+        sql.execute("CREATE EVENT TRIGGER f ON login EXECUTE FUNCTION f()")
+        assert session() == before
 
 
 def test_a_changefeed_delivers_the_same_whatever_its_role_is_set_to(database: str, sql: Sql) -> None:

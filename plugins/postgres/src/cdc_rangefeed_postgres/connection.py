@@ -49,7 +49,7 @@ _SESSION = {
     "client_min_messages": "warning",
     "exit_on_error": "off",
     "row_security": "off",
-    "default_transaction_isolation": "read\\ committed",
+    "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
     "statement_timeout": "0",
@@ -61,9 +61,12 @@ _SESSION = {
 }
 # These settings would end long reads, and sessions that wait. They exist since PostgreSQL 17 and 14, and older versions
 # refuse the connection if they are among the options.
-_NO_TIMEOUTS = (
-    "SELECT set_config(name, '0', false) FROM unnest(ARRAY['transaction_timeout', 'idle_session_timeout']) name"
-    " WHERE current_setting(name, true) IS NOT NULL"
+_NO_TIMEOUTS = {"transaction_timeout": "0", "idle_session_timeout": "0"}
+_VALUES = ", ".join(map(str, {**_SESSION, **_NO_TIMEOUTS, "client_encoding": "UTF8"}.items()))
+# A login event trigger may have changed what the options set.
+_SET = (
+    f"SELECT pg_catalog.set_config(name, value, false) FROM (VALUES {_VALUES}) AS settings (name, value)"
+    " WHERE pg_catalog.current_setting(name, true) IS NOT NULL"
 )
 # All values but enums are read as one of PostgreSQL's own types; enums come as bytes. By default the driver reads the
 # columns and types of all tables whenever it connects: 70 ms of processor time with an empty database.
@@ -160,7 +163,7 @@ class Server:
         conninfo = self._conninfo(endpoint, role)
         connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, **keywords)
         try:
-            connection.execute(_NO_TIMEOUTS)
+            connection.execute(_SET)
         except BaseException:
             connection.close()
             raise
@@ -173,7 +176,7 @@ class Server:
         )
         try:
             with connection.cursor() as cursor:
-                cursor.execute(_NO_TIMEOUTS)
+                cursor.execute(_SET)
                 cursor.fetchall()
         except BaseException:
             connection.close()
@@ -212,7 +215,8 @@ class Server:
     def _conninfo(self, endpoint: str, role: str) -> str:
         parameters = dict(self._parameters_of(endpoint))
         work_mem = self._context.options.logical_decoding_work_mem
-        session = {**_SESSION, "logical_decoding_work_mem": f"{work_mem // 1024}kB"}
+        session = {name: value.replace(" ", "\\ ") for name, value in _SESSION.items()}
+        session["logical_decoding_work_mem"] = f"{work_mem // 1024}kB"
         settings = " ".join(f"-c {name}={value}" for name, value in session.items())
         parameters["options"] = f"{parameters.get('options') or ''} {settings}".strip()
         parameters["application_name"] = application_name(self._context.changefeed, self._context.feed_id, role)
