@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import re
@@ -18,6 +19,10 @@ _SECRET_NAME = re.compile(
     r"|(?<![a-z])(db|pg|user)?pass(?![a-z]|[._-](file|location|path))",
     re.IGNORECASE,
 )
+_AUTHORIZATION = re.compile(
+    r"(authorization\W{1,6}(?:b\W)?(?:apikey|basic|bearer|digest|negotiate|token) +)[^\s'\"\\,;]+", re.IGNORECASE
+)
+"""The header with its value, as servers and proxies repeat it in an answer: a login is encoded there."""
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
 """Hosts with ports, as they may follow `://`."""
 _SOURCES_OF_SECRETS = frozenset({"implicit", "specified"})
@@ -36,7 +41,11 @@ def says_where_secrets_are(name: str, value: object) -> bool:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return *text* with all *secrets* replaced by `***`, in upper or lower case, the longest ones first."""
+    """Return *text* with all *secrets* replaced by `***`, in upper or lower case, the longest ones first.
+
+    So is the value of a header `Authorization`, whatever it is.
+    """
+    text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
     folded = text.casefold()
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORT:
@@ -112,14 +121,16 @@ def has_unencoded_password(uri: str) -> bool:
 def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
     """Return *secrets* in every form in which texts may contain them: plain, in URIs, in Python literals and in JSON.
 
-    For a secret with several lines or spaces, this includes each line alone, and the whole secret in one line.
+    For a secret with several lines or spaces, this includes each line alone, and the whole secret in one line. Of a
+    text in base64, in which some options take secrets, the text is secret too.
     """
     forms: set[str] = set()
-    for secret in secrets:
+    known = frozenset(secrets)
+    for secret in known.union(map(_from_base64, known)):
         forms |= {line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORT}
         forms.add(" ".join(secret.split()))
         forms |= {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
-        forms |= {repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+        forms |= {repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     return frozenset(forms - {""})
 
 
@@ -161,6 +172,14 @@ def _split_password(uri: str) -> tuple[str, str, str]:
         password = rest[len(user) + 1 :].rpartition("@")[0]
         return f"{scheme}://{user}:", password, rest[len(user) + 1 + len(password) :]
     return f"{scheme}://{authority}", "", rest[len(authority) :]
+
+
+def _from_base64(secret: str) -> str:
+    try:
+        text = base64.b64decode(secret, validate=True).decode()
+    except ValueError:
+        return ""
+    return text if len(text) >= _SHORT else ""
 
 
 def _masked_parameter(parameter: str) -> str:

@@ -115,12 +115,31 @@ def test_no_form_of_a_secret_survives(secret: str, text: str) -> None:
         ("Hunter-Two", "column HUNTER-TWO, hunter-two and hUNTER-tWO"),
         ("first line\nSecond Line\r\n", "in second line: first line Second Line; 'first line\\nSecond Line\\r\\n'"),
         ("two  words", "two words, TWO  WORDS"),
+        ('p\u00e4"ss', 'p\u00e4"ss as {"password": "p\u00e4\\"ss"}'),
         ("\u0391\u03a3\u0391\u03a3", "\u0391\u03a3\u0391\u03a3\u0391 \u03b1\u03c3\u03b1\u03c3"),
     ],
 )
 def test_a_secret_is_masked_in_any_case_and_each_of_its_lines(secret: str, text: str) -> None:
     shown = mask(text, secret_forms([secret])).casefold()
     assert not any(line.casefold() in shown for line in (*secret.splitlines(), " ".join(secret.split())))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Authorization: Basic ",
+        '"proxy-authorization": "bearer ',
+        "(b'Authorization', b'Basic ",
+        '{\\"authorization\\": \\"Token ',
+    ],
+)
+def test_an_authorization_that_a_server_repeats_is_masked(before: str) -> None:
+    assert mask(f"{before}dXNlcjpodW50ZXIy+/==', host: x", []) == f"{before}***', host: x"
+    assert mask("no authorization: use basic logins", []) == "no authorization: use basic logins"
+
+
+def test_a_secret_in_base64_is_masked_as_text_too() -> None:
+    assert mask("hunter2 is aHVudGVyMg==", secret_forms(iter(["aHVudGVyMg=="]))) == "*** is ***"
 
 
 def test_longer_secrets_go_first() -> None:
