@@ -77,8 +77,9 @@ def _index(sources: Sequence[str], source: str) -> int:
 def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: bool, new_slot: bool) -> int:
     """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.
 
-    A running changefeed begins within about a second; otherwise the next run does. The request is kept in the progress
-    store, so a crash does not lose it. Resolved marks wait until all rows are emitted. `cdc show` shows the progress.
+    A running changefeed begins the rescan within about a second; otherwise the next run does. The request is kept in
+    the progress store, so a crash does not lose it. Resolved marks wait until all rows are emitted. `cdc show` shows
+    the progress.
 
     With --all --new-slot, a changefeed whose source has lost history continues under the same name. Rows that were
     deleted in the meantime are not emitted: `cdc show` shows the timestamp below which rows no longer exist.

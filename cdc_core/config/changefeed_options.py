@@ -266,7 +266,7 @@ class ChangefeedOptions:
         if not 1 <= self.delivery_tasks <= MAX_DELIVERY_TASKS:
             raise ValueError(f"'delivery_tasks' must be from 1 to {MAX_DELIVERY_TASKS}")
         if self.log_slow is not None and self.log_slow <= 0:
-            raise ValueError("'log_slow' must be longer than 0s; remove it to log no slow tasks")
+            raise ValueError("'log_slow' must be longer than 0s; to turn it off, remove the option")
         if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:
             raise ValueError(f"'mask_key' must have at least {_MIN_MASK_KEY} characters, or values could be guessed")
         if 0 < self.gc_protect_expires_after < _MIN_PROTECTION_S:

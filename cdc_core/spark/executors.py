@@ -222,7 +222,7 @@ def _gave_none(session: SparkSession) -> str:
             f"{found}; start `cdc node --cores N` where execution_locality matches, with the job's versions and"
             " enough --memory, and see the logs of the nodes for their workers"
         )
-    found += "; see its web page and its log for its resources"
+    found += "; its web page and its log show its resources"
     if any((resource := _RESOURCE.fullmatch(key)) and resource[1].startswith("cdc_") for key, _ in settings):
         found += ". Change execution_locality, or start a worker there with the settings of `cdc worker-resources`"
     return found

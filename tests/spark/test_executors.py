@@ -22,12 +22,12 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
         (
             "spark://a:7077",
             {},
-            "the master spark://a:7077 offered none; see its web page and its log for its resources",
+            "the master spark://a:7077 offered none; its web page and its log show its resources",
         ),
         (
             "spark://a:7077",
             PINNED,
-            "see its web page and its log for its resources. Change execution_locality, or start a worker there "
+            "its web page and its log show its resources. Change execution_locality, or start a worker there "
             "with the settings of `cdc worker-resources`",
         ),
         (

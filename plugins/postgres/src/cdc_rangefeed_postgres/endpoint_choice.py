@@ -173,7 +173,7 @@ class EndpointChoice:
         if endpoint not in self._told:
             self._told.add(endpoint)
             log.warning(
-                "%s cannot be reached: %s. If replication slot %s is there, it retains log until you run SELECT "
+                "%s cannot be reached: %s. If replication slot %s is there, it retains the log until you run SELECT "
                 "pg_drop_replication_slot('%s'); there",
                 self._server.place_of(endpoint),
                 self._server.mask(text_of(error)),

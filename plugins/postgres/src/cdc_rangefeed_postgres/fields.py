@@ -25,7 +25,7 @@ class Messages:
 
     def __init__(self, messages: pa.Array | pa.ChunkedArray) -> None:
         if messages.null_count:
-            raise ContractError("plugin 'postgres': a message of the log is null")
+            raise ContractError("plugin 'postgres': a message in the log is null")
         chunks = messages.chunks if isinstance(messages, pa.ChunkedArray) else [messages]
         parts = [_bounds_and_data(chunk) for chunk in chunks if len(chunk)]
         bounds = np.zeros(1 + sum(len(each) - 1 for each, _ in parts), np.int64)
@@ -129,7 +129,7 @@ def walk(messages: Messages, positions: Ints, count: int) -> tuple[list[Fields],
     """
     data = messages.bytes
     if (messages.numbers(">i2", positions) != count).any():
-        raise ContractError(f"plugin 'postgres': a tuple of the log does not have the {count} columns of its table")
+        raise ContractError(f"plugin 'postgres': a tuple in the log does not have the {count} columns of its table")
     positions = positions + 2
     columns = []
     for index in range(count):

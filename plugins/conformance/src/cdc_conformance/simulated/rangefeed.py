@@ -117,7 +117,7 @@ class SimulatedRangefeed(Rangefeed):
         boundary = next_boundary(self.source.cluster, token.frontier)
         if boundary is not None and at >= boundary.at:
             tables = ", ".join(change.table for change in boundary.changes)
-            raise ConfigError(f"{at} is not before {boundary.at}, from which on {tables} has another shape")
+            raise ConfigError(f"{at} is not before {boundary.at}, when the shape of {tables} changes")
         frontier = Frontier.from_json(token.frontier.to_json())
         for name in token.tables:
             frontier.forward(Span(name), at)

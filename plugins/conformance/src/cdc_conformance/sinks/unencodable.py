@@ -43,7 +43,7 @@ class Unencodable:
         rig.begin(sink, batch)
         error = failure_of(lambda: sink.emit(batch))
         assert isinstance(error, EncodeError), f"the encoder raised EncodeError, but emit raised {error!r}"
-        assert str(REFUSED) in str(error), f"the error must name the row's key, as that of the encoder did: {error}"
+        assert str(REFUSED) in str(error), f"the error must name the row's key, as the encoder's error did: {error}"
 
     def test_emit_takes_nothing_of_a_batch_that_cannot_be_encoded(self, readable: SinkRig) -> None:
         """An `emit` that raises EncodeError adds nothing: when its other rows are emitted again, they are there once.
