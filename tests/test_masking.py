@@ -156,6 +156,7 @@ def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
         *("password", "PGPASSWORD", "sasl_password", "api_key", "client_key", "AWS_SECRET_ACCESS_KEY"),
         *("webhook_auth_header", "sas", "sasl.oauthbearer.assertion.private.key.pem", "ssl.key.pem", "ssl_key"),
         *("ssl.key", "ssl-key", "DB_PASS", "CDC_DB_PASS", "db.pass", "PGPASS", "pass"),
+        *("Set-Cookie", "AZURE_STORAGE_CONNECTION_STRING", "fs.azure.sas.container.account.blob.core.windows.net"),
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
@@ -166,7 +167,7 @@ def test_names_of_secrets_are_known(name: str) -> None:
     "name",
     [
         *("key_in_value", "AWS_ACCESS_KEY_ID", "topic_prefix", "key_column", "user", "author", "sslkey", "bypass"),
-        *("compass", "passive", "is_passive", "PGPASSFILE"),
+        *("compass", "passive", "is_passive", "PGPASSFILE", "sasl.mechanism", "connections"),
     ],
 )
 def test_other_names_are_no_secrets(name: str) -> None:
