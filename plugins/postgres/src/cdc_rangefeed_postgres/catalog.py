@@ -57,7 +57,6 @@ class Table:
     """d: the primary key, i: an index, f: the whole row, n: nothing."""
     root: int | None
     """The topmost table of which this one is a partition."""
-    row_security: bool
     published: bool
     """Whether the table is in the changefeed's publication."""
     stored_columns: bool

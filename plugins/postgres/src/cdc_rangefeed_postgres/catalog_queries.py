@@ -19,7 +19,6 @@ _TABLES = """
 SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text,
        c.relpersistence::text, c.relreplident::text,
        CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::bigint END,
-       row_security_active(c.oid),
        -- pg_depend has the transaction that put the table into its schema, pg_shdepend the one that set the owner.
        (SELECT json_build_array(
             concat(p.oid, ' ', p.xmin),
@@ -150,7 +149,7 @@ def _has_schemas(connection: Connection) -> bool:
 def _table(row: Sequence[Any], *, nulls: bool) -> Table:
     """Return the table in a *row* of `_TABLES`, whose last columns are only compared."""
     database, oid, schema, name, kind, persistence, identity, *more = row
-    root, row_security, publishing, stored_columns, columns, indexes, leaves, *_compared = more
+    root, publishing, stored_columns, columns, indexes, leaves, *_compared = more
     facts = tuple(fact for fact in publishing or () if fact is not None)
     return Table(
         oid=oid,
@@ -159,7 +158,6 @@ def _table(row: Sequence[Any], *, nulls: bool) -> Table:
         persistence=persistence,
         identity=identity,
         root=root,
-        row_security=row_security,
         published=len(facts) > 2,  # there is an entry
         publishing=facts,
         stored_columns=stored_columns,

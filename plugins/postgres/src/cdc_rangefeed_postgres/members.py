@@ -191,7 +191,6 @@ def _gone(name: TableName, state: TableState) -> Table:
         persistence="p",
         identity="d",
         root=None,
-        row_security=False,
         published=True,
         stored_columns=False,
         all_columns=(),

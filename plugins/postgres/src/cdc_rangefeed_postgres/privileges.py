@@ -20,7 +20,7 @@ FROM pg_roles r WHERE r.rolname = current_user
 """
 _TABLES = """
 SELECT c.oid::bigint, n.nspname::text, has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
-       pg_has_role(c.relowner, 'USAGE')
+       pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::oid[]) ORDER BY c.oid
 """
 
@@ -42,9 +42,9 @@ def check_privileges(connection: Connection, tables: Sequence[Table], publicatio
     dropped = [table for table in tables if table.oid not in found]
     if dropped:
         raise ConfigError(f"{_shown(dropped)} was dropped during the check")
-    hidden = dict.fromkeys(schema for schema, usage, _, _ in found.values() if not usage)
-    unread = {oid for oid, (_, _, select, _) in found.items() if not select}
-    secured = [table for table in tables if table.row_security]
+    hidden = dict.fromkeys(schema for schema, usage, *_ in found.values() if not usage)
+    unread = {oid for oid, (_, _, select, *_) in found.items() if not select}
+    secured = {oid for oid, (*_, security) in found.items() if security}
     joining = [] if publication.given else [table for table in tables if not table.published]
     foreign = [table for table in joining if not found[table.oid][3]]
 
@@ -59,8 +59,8 @@ def check_privileges(connection: Connection, tables: Sequence[Table], publicatio
         listed = ", ".join(sql for oid, sql in statements.items() if oid in unread)
         missing[f"read {shown}"] = f"GRANT SELECT ON {listed} TO {role};"
     if secured:
-        shown = f"bypass the row-level security of {_shown(secured)}, which would hide rows"
-        missing[shown] = f"ALTER ROLE {role} BYPASSRLS;"
+        shown = _shown(table for table in tables if not secured.isdisjoint(_oids(table)))
+        missing[f"bypass the row-level security of {shown}, which would hide rows"] = f"ALTER ROLE {role} BYPASSRLS;"
     advice = "Run"
     if foreign:
         shown = f"publish {_shown(foreign)}, which only the owner may do"
