@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from cdc_testing.budgets import SECTIONS, budgets
@@ -32,6 +33,9 @@ pytest_plugins = [
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in ("COLUMNS", "LINES"):  # `import readline` sets them for the processes that xdist starts
     os.environ.pop(name, None)
+
+# jsonschema would compile its grammars, for a second in each process, to check IRIs. No test has a wrong one.
+sys.modules["rfc3987_syntax"] = ModuleType("rfc3987_syntax")
 
 # A busy machine may pause any test, also while it draws its examples.
 settings.register_profile("cdc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
