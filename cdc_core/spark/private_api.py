@@ -164,6 +164,16 @@ def optimized(rows: DataFrame) -> JavaObject:
     return rows._jdf.queryExecution().optimizedPlan()
 
 
+def generate_code(rows: DataFrame) -> None:
+    """Have Spark write the code for *rows*, for which it reads patterns of dates and LIKE. Compiles and runs nothing.
+
+    Raises: for a pattern, a PySparkException or a Py4JJavaError. Any public way would run a task.
+    """
+    plan = rows._jdf.queryExecution().executedPlan()
+    if plan.nodeName().startswith("WholeStageCodegen"):
+        plan.doCodeGen()
+
+
 def written_out(plan: JavaObject) -> JavaObject:
     """Return *plan* with what stands for other expressions replaced by them: `to_date` has a cast in it."""
     return _jvm().org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)

@@ -49,6 +49,7 @@ from cdc_core.spark.private_api import (
     Py4JJavaError,
     analyzed,
     can_up_cast,
+    generate_code,
     items,
     optimized,
     tried,
@@ -127,7 +128,10 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
         raise refusal(query.text, query.topic.at, reason)
     if query.condition is not None:
         _check_condition(rows, query, query.condition)
-    return QueryPlan(query=query, schema=output_schema(query, computed))
+    plan = QueryPlan(query=query, schema=output_schema(query, computed))
+    if any("'" in sql for sql in query.sql):  # it has a text, which can be a pattern
+        _check_patterns(rows, plan)
+    return plan
 
 
 def _empty(session: SparkSession, query: BoundQuery, *, passed: bool = False) -> DataFrame:
@@ -155,6 +159,26 @@ def _check_call(rows: DataFrame, query: BoundQuery, call: PythonCall) -> None:
                 f"argument {number} of {call.function.name} has the type {type_.simpleString()}, but the function "
                 f"takes {expected.simpleString()}; cast it",
             )
+
+
+def _check_patterns(rows: DataFrame, plan: QueryPlan) -> None:
+    """Return when Spark can read the patterns of dates and of LIKE in all expressions. Raises: OptionError.
+
+    Without this, Spark reads them when rows arrive, and ends the streaming query if it cannot.
+    """
+    query = plan.query
+    values = [(output, _tried(rows, _value(rows, output, plan))) for output in query.computed]
+    others = [output for output in (query.topic, query.condition) if output is not None]
+    values += [(output, _tried(rows, f.expr(_on_one_line(output.sql)))) for output in others]
+    try:
+        generate_code(rows.select(*(value for _, value in values)))
+    except (PySparkException, Py4JJavaError):
+        for output, value in values:
+            try:
+                generate_code(rows.select(value))
+            except (PySparkException, Py4JJavaError) as error:
+                raise refusal(query.text, output.at, reason_of(error, query, output)) from None
+        raise
 
 
 def _accepts(rows: DataFrame, wanted: DataType, given: DataType) -> bool:

@@ -18,6 +18,7 @@ from cdc_core.spark.private_api import JavaObject, Py4JError, Py4JJavaError, ite
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _COLUMN = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.(?:`((?:[^`]|``)+)`|(\w+))")
 _REFUSED = re.compile(r"^: org\.apache\.spark\.SparkException: (\[.*)", re.MULTILINE)
+_DATE_PATTERN = "[INCONSISTENT_BEHAVIOR_CROSS_VERSION.DATETIME_"
 _NO_FUNCTION = re.compile(r"Cannot resolve routine `(\w+)`")
 _NO_TYPE = re.compile(r'(?:Unsupported data type|DataType) "(\w+)')
 _TYPES = {
@@ -77,6 +78,8 @@ def reason_of(error: PySparkException | Py4JJavaError, query: BoundQuery, output
     Raises: *error* if Spark failed for another reason.
     """
     text = _shown(error)
+    if _DATE_PATTERN in str(error):
+        return f"{output.text}: Spark does not know this pattern of a date or time; write one like yyyy-MM-dd HH:mm:ss"
     if not isinstance(error, AnalysisException | ParseException | Py4JJavaError):
         return f"{output.text} fails for every row: {text.partition('. ')[0].removesuffix('.')}"
     if found := _NO_FUNCTION.match(text):

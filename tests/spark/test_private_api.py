@@ -19,6 +19,7 @@ from cdc_testing.imports import ROOT
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import eventually
 from pyspark import SparkContext, StatusTracker
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType
@@ -53,7 +54,7 @@ def test_no_other_module_uses_what_is_private() -> None:
         pytest.param(SparkContext, "secret|credential", [], id="forget_secret"),
         pytest.param(pyspark.daemon, "load|hook|main", [], id="run_daemon"),
         pytest.param(SparkContext, "worker|monitor|thread", [], id="end_monitors_of_planners"),
-        pytest.param(DataFrame, "plan$|analy|optimi", [], id="analyzed, optimized, written_out"),
+        pytest.param(DataFrame, "plan$|analy|optimi", [], id="analyzed, optimized, generate_code, written_out"),
         pytest.param(f, "^(try|attempt|if_error|is_error)$", [], id="tried, tried_value"),
         pytest.param(DataType, "cast|accept|fits", [], id="can_up_cast"),
         pytest.param(SparkSession, "expression|catalyst", [], id="column_of, expression_of, with_children, literal"),
@@ -200,6 +201,12 @@ def test_plans_have_types_before_and_constants_after_they_are_optimized(rows: Da
     [long, _] = private_api.items(private_api.written_out(plan).expressions())
     assert (short.child().nodeName(), long.child().nodeName()) == ("to_date", "Cast")
     assert "2 AS two" in private_api.optimized(selected).toString()
+
+
+def test_patterns_are_read_when_code_is_generated(rows: DataFrame) -> None:
+    private_api.generate_code(rows.select(f.expr("date_format(day, 'yyyy')").alias("value")))
+    with pytest.raises(PySparkException, match="YYYY"):
+        private_api.generate_code(rows.select(f.expr("date_format(day, 'YYYY')").alias("value")))
 
 
 def test_expressions_become_columns_and_back_over_other_operands(rows: DataFrame) -> None:

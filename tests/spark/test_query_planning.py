@@ -73,6 +73,9 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
             'SELECT name COLLATE "C" AS x FROM orders',
             'name COLLATE "C": The value C does not represent a correct collat',
         ),
+        ("SELECT to_char(day, 'YYYY-MM-DD') AS x FROM orders", "to_char(day, 'YYYY-MM-DD'): Spark does not know this"),
+        ("SELECT id FROM orders WHERE date_format(at, 'YYYY') > '1'", "date_format(at, 'YYYY') > '1': Spark does not"),
+        ("SELECT id, name AS n, name LIKE 'a\\' AS x FROM orders", "name LIKE 'a\\': The format is invalid"),
         ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
     ],
 )
