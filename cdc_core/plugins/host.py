@@ -133,10 +133,11 @@ class PluginHost:
         return [entry for entry in self._entries if entry.kind == kind]
 
     def _by_scheme(self, kind: str, uri: str) -> Registration:
-        scheme = uri.partition("://")[0].lower()
+        scheme, is_uri, _ = uri.lower().partition("://")
+        what = f"URIs that begin with '{scheme}://'" if is_uri else "a text without '://', which is not a URI"
         claims = [entry for entry in self._of(kind) if scheme in entry.schemes]
         schemes = {scheme for entry in self._of(kind) for scheme in entry.schemes}
-        return self._usable(kind, f"{kind} for URIs that begin with '{scheme}://'", scheme, claims, schemes)
+        return self._usable(kind, f"{kind} for {what}", scheme if is_uri else "", claims, schemes)
 
     def _usable(self, kind: str, wanted: str, word: str, claims: list[_Entry], known: set[str]) -> Registration:
         """Return the one registration in *claims* if it can be used; otherwise raise the reason."""

@@ -150,6 +150,7 @@ def test_one_that_runs_on_another_host_is_refused(
         (["--orphans", "simulated:///db", "--store", "x"], "--orphans takes the URI of a source"),
         (["--orphans", "simulated:///db", "--yes"], "without --state, every changefeed of the source looks like an"),
         (["--orphans", "counter:///db"], "there is no rangefeed for URIs that begin with 'counter://'"),
+        (["--orphans", "host=db password=pw"], "there is no rangefeed for a text without '://', which is not a URI;"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, cdc: Cdc) -> None:
