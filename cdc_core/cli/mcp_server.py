@@ -18,7 +18,7 @@ from cdc_core.open_files import with_open_files_limit
 from cdc_core.store.verbs import RULES
 
 _INSTRUCTIONS = (
-    "A changefeed delivers committed row changes of a database to Kafka, files or webhooks. Start with"
+    "A changefeed delivers committed row changes from a database to Kafka, files or webhooks. Start with"
     " list_changefeeds. When a changefeed is behind, retrying, paused or failed, call diagnose and report the causes"
     " and remedies. Look up options and errors with search_docs before you propose a change."
 )

@@ -58,7 +58,7 @@ def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: 
     """Follow the next changes of the running changefeed NAME in FILE, on this host or another, and print when each was
     committed, planned, read, encoded, emitted to the sink, acknowledged by it, saved, and resolved.
 
-    With --key, follows every change of one row; otherwise the next changes of the table, or of all tables. While no
+    With --key, follows every change to one row; otherwise the next changes to the table, or to all tables. While no
     change arrives, stderr shows how far along the changefeed is and what it is waiting for. Shows keys but no other
     values.
 

@@ -62,7 +62,7 @@ class OtlpExport(AbstractContextManager["OtlpExport"]):
             self._exporter = _exporter(settings.protocol)
             self._resource = _resource(instance)
             if self._told.text is not None:
-                raise ConfigError(f"--otlp: OpenTelemetry does not accept a variable OTEL_*: {self._told.text}")
+                raise ConfigError(f"--otlp: OpenTelemetry does not accept an OTEL_* variable: {self._told.text}")
         except BaseException:
             self._told.close()
             raise

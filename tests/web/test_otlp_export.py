@@ -249,8 +249,8 @@ def test_samples_that_cannot_be_collected_end_nothing(
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "has no scheme; write a URL such as http://localhost:4318"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: choose http/protobuf or"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "let a collector convert them to deltas"),
-        ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "does not accept a variable OTEL_.*: Unsupported compression"),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret", "does not accept a variable OTEL_.*: Header format invalid"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "does not accept an OTEL_.* variable: Unsupported compression"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "s3cret", "does not accept an OTEL_.* variable: Header format invalid"),
     ],
 )
 def test_a_variable_that_cannot_be_followed_is_an_error(
