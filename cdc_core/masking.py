@@ -17,7 +17,7 @@ _SECRET_NAME = re.compile(
     r"passw(or)?d|passphrase|pwd|secret|token|credential|signature|auth(orization)?(_header)?$|^sig$"
     r"|cookie|conn(ection)?[._-]?str(ing)?(?![a-z])|(?<![a-z])sas(?![a-z])"
     r"|(access|account|api|client|encryption|mask|private|shared)[._-]?key(?![._-]?id)|ssl[._-]key"
-    r"|(?<![a-z])(db|pg|user)?pass(?![a-z]|[._-](file|location|path))",
+    r"|(?<![a-z])(db|pg|user)?(pass|pw)(?![a-z]|[._-](file|location|path))",
     re.IGNORECASE,
 )
 _AUTHORIZATION = re.compile(

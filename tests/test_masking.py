@@ -155,7 +155,7 @@ def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
     [
         *("password", "PGPASSWORD", "sasl_password", "api_key", "client_key", "AWS_SECRET_ACCESS_KEY"),
         *("webhook_auth_header", "sas", "sasl.oauthbearer.assertion.private.key.pem", "ssl.key.pem", "ssl_key"),
-        *("ssl.key", "ssl-key", "DB_PASS", "CDC_DB_PASS", "db.pass", "PGPASS", "pass"),
+        *("ssl.key", "ssl-key", "DB_PASS", "CDC_DB_PASS", "db.pass", "PGPASS", "pass", "DB_PW"),
         *("Set-Cookie", "AZURE_STORAGE_CONNECTION_STRING", "fs.azure.sas.container.account.blob.core.windows.net"),
     ],
 )
