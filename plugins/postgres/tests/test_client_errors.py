@@ -71,7 +71,7 @@ def test_each_state_of_the_server_is_repairable_an_outage_counted_or_final() -> 
     repairable = {state for state, error in errors.items() if error.repairable}
     assert repairable == {"42501", "3D000", "25006", *(state for state in states if state.startswith("28"))}
     final = {state for state, error in errors.items() if isinstance(error, TerminalRangefeedError)}
-    assert final - repairable == {"0A000", "22P06"}
+    assert final - repairable == {"0A000", "22P05", "22P06"}
     outages = {state for state, error in errors.items() if is_outage(error)}
     assert {state[:2] for state in outages} == {"08", "25", "40", "53", "55", "57", "58"}
 
@@ -126,6 +126,23 @@ def test_a_row_that_the_server_cannot_send_is_terminal(text: str) -> None:
     expected = "A row exceeds the 1 GB that PostgreSQL can send. Make the row smaller"
     with pytest.raises(TerminalRangefeedError, match=expected), translated("scanning tables", mask):
         raise psycopg.errors.ProgramLimitExceeded(f"ERROR:  {text}\nDETAIL:  {detail}")
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            'temporary file size exceeds "temp_file_limit" (64kB)',
+            "Raise temp_file_limit for the role of the changefeed",
+        ),
+        ('too many connections for role "cdc"', "Raise its CONNECTION LIMIT"),
+        ("sorry, too many clients already", "Raise max_connections"),
+    ],
+)
+def test_a_limit_that_the_server_names_has_a_remedy(text: str, remedy: str) -> None:
+    with pytest.raises(RetryableRangefeedError) as raised, translated("reading the log", mask):
+        raise server_error("53400", text)
+    assert str(raised.value) == f"PostgreSQL failed while reading the log: {text}. {remedy}"
 
 
 def test_an_error_of_the_client_alone_is_retryable_and_masked() -> None:

@@ -22,7 +22,7 @@ from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.fixtures import fresh_database
-from cdc_testing.postgres import Sql, table_of
+from cdc_testing.postgres import Sql, table_of, value
 from cdc_testing.runs import eventually
 
 from cdc_core import ConfigError, HistoryLostError, RetryableRangefeedError, TerminalRangefeedError
@@ -159,11 +159,18 @@ def test_a_slot_dropped_during_an_attempt_is_lost_history(database: str, sql: Sq
             feed.catch_up()
 
 
-def test_an_invalidated_slot_is_lost_history() -> None:
+def test_a_slot_whose_log_was_deleted_or_that_was_invalidated_is_lost_history() -> None:
     settings = {"fsync": "off", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
     with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
         with started(server.uri(), "t") as feed:
+            segment = value(sql, "SELECT pg_walfile_name(restart_lsn) FROM pg_replication_slots")
+            sql.execute("SELECT pg_switch_wal()")
+            (server.directory / "data" / "pg_wal" / segment).unlink()
+            with pytest.raises(
+                HistoryLostError, match=rf"its log was deleted.* WAL segment pg_wal/{segment} has already"
+            ):
+                feed.catch_up()
             feed.close()
             for _ in range(3):
                 sql.execute("SELECT pg_switch_wal()")

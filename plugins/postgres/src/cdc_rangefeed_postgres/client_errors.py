@@ -28,6 +28,15 @@ _REFUSED_TLS = re.compile(
     r"certificate verify failed|SSL error: .*alert (?!internal error)|does not match host name|does not support SSL"
     r"|certificate file|private key file"
 )
+_LIMITS = {
+    "temp_file_limit": "Raise temp_file_limit for the role of the changefeed",
+    "too many connections for role": "Raise its CONNECTION LIMIT",
+    "too many connections for database": "Raise its CONNECTION LIMIT",
+    "too many clients": "Raise max_connections",
+    "remaining connection slots": "Raise max_connections",
+}
+"""What to do about a limit that the server's text names."""
+_NOT_IN_UTF8 = "22P05"
 _READ_ONLY = "25006"
 _TERMINAL = ("0A000", "22P06", _READ_ONLY)
 _OUTAGE = ("08", "25", "40", "53", "55", "57", "58")
@@ -83,6 +92,9 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
         return TerminalRangefeedError(
             f"{text}. Run `cdc check FILE NAME` to see which privilege is missing, and grant it", repairable=True
         )
+    text += next((f". {remedy}" for limit, remedy in _LIMITS.items() if limit in text), "")
+    if state == _NOT_IN_UTF8:
+        return TerminalRangefeedError(f"{text}. Change the value. {START_OVER}")
     if state == _LIMIT and "enlarge string buffer" in str(error):
         return TerminalRangefeedError(
             f"{text}. A row exceeds the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"

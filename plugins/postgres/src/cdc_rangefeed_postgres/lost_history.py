@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cdc_core import TerminalRangefeedError
-from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
+from cdc_core import HistoryLostError, TerminalRangefeedError
+from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.slot import Slot
 
 _NOT_READY = ("55000", "42704", "58P01")
@@ -25,6 +26,11 @@ def explained(server: Server, slot: Slot, *, needed: int) -> Iterator[None]:
     except ClientError as error:
         if sqlstate(error) in _NOT_READY:
             explain(server, slot, needed=needed)
+            if "WAL segment" in (text := text_of(error)):
+                raise HistoryLostError(
+                    f"replication slot {slot.name} cannot be read after {lsn_text(needed)}, because its log was"
+                    f" deleted, for example by pg_resetwal: {text}. {slot.remedy}"
+                ) from None
         raise
 
 
