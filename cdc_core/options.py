@@ -82,9 +82,10 @@ def option(
 
     *doc* is one or two sentences for the generated tables. A *secret* is masked everywhere, and so are the secrets in a
     *uri*, or in a list or table of URIs; the options' `repr` shows neither. If an option is both, its whole value is
-    masked, but the store keeps the value if its secrets are references. A `Duration | None` may also be a *flag*: true
-    is 0 s. For a sink, *place* says that with another value, the URI means another place, such as another endpoint or
-    account, where nothing was delivered yet. Such a value is recorded, so it must not be secret.
+    masked if it has a user or a secret, and the store keeps the value if its secrets are references. A `Duration |
+    None` may also be a *flag*: true is 0 s. For a sink, *place* says that with another value, the URI means another
+    place, such as another endpoint or account, where nothing was delivered yet. Such a value is recorded, so it must
+    not be secret.
     """
     metadata = {"doc": doc, "secret": secret, "uri": uri, "flag": flag, "place": place}
     return dataclasses.field(default=default, metadata=metadata, repr=not (secret or uri))
@@ -195,7 +196,9 @@ def secret_values(options: Any) -> list[str]:
         if field.metadata.get("secret") and isinstance(value, Mapping):
             found += [text for entry in value.values() for text in _with_words(str(entry))]
         elif field.metadata.get("secret") and value:
-            found += [*_with_words(str(value)), *sorted(uri_secrets(str(value)))]
+            inner = uri_secrets(str(value))
+            if inner or not (field.metadata.get("uri") and _is_anonymous(str(value))):
+                found += [*_with_words(str(value)), *sorted(inner)]
         elif field.metadata.get("uri") and value:
             found += sorted(secrets_of_uris(value))
         elif isinstance(value, Mapping):
@@ -214,6 +217,11 @@ def place_values(options: Any) -> dict[str, str]:
         if field.metadata.get("place") and value != field.default:
             found[field.name] = place_of(masked_uri(str(value))) if field.metadata.get("uri") else str(value)
     return found
+
+
+def _is_anonymous(uri: str) -> bool:
+    """Return whether *uri* is one without a user, which may be a token."""
+    return "://" in uri and "@" not in uri
 
 
 def _with_words(secret: str) -> Iterator[str]:

@@ -148,6 +148,7 @@ def test_longer_secrets_go_first() -> None:
 
 def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
     assert mask("password=pg at pgsql, 'pg'", ["pg"]) == "password=*** at pgsql, '***'"
+    assert mask("PostgreSQL refuses user 'postgres'", ["postgres"]) == "PostgreSQL refuses user '***'"
 
 
 @pytest.mark.parametrize(

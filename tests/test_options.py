@@ -219,6 +219,22 @@ def test_the_secrets_in_a_secret_url_are_secrets_by_themselves() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "secrets"),
+    [
+        ("https://host:8081/ccompat?timeout=1s", []),
+        ("https://token@host", ["https://token@host"]),
+        ("https://host?client_key=LS0tLS1", ["https://host?client_key=LS0tLS1", "LS0tLS1"]),
+    ],
+)
+def test_a_url_that_may_have_secrets_is_shown_if_it_has_none(url: str, secrets: list[str]) -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        registry: str = option(doc="URL of a registry.", secret=True, uri=True)
+
+    assert secret_values(parse_options(Options, {"registry": url}, owner="encoder 'e'")) == secrets
+
+
+@pytest.mark.parametrize(
     ("type_", "default", "fault"),
     [
         ("list[str]", option((), doc="x"), "declares 'size' as list[str], which cannot be the type of an option"),
