@@ -50,7 +50,7 @@ def refusal(uri: str, *tables: str, **more: Any) -> str:
         "cannot connect",
         "may not",
         "WAL senders",
-        "free replication slots",
+        "free replication slot",
     )
     assert caught.value.repairable is any(words in text for words in elsewhere)
     return text
@@ -155,7 +155,7 @@ def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptur
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
         sql.execute(f"GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO {ROLE}")
         assert refusal(server.uri(), "t") == (
-            "the server has 1 free replication slots, but the changefeed needs 2. Run ALTER SYSTEM SET "
+            "the server has 1 free replication slot, but the changefeed needs 2. Run ALTER SYSTEM SET "
             "max_replication_slots = 11; and restart the server, or drop unused slots"
         )
         assert caplog.messages == []
@@ -249,7 +249,7 @@ def test_a_missing_table(database: str, sql: Sql) -> None:
         ("orders2", "; did you mean public.orders?"),
         ("lines", "; did you mean shop.lines?"),
         ("Mixed", '; did you mean "public"."Mixed"?'),
-        ("zzzzzz", ". Create it, or correct the name"),
+        ("zzzzzz", f" in database {urlsplit(database).path[1:]}. Create it, or correct the name or the source URI"),
     ):
         text = refusal(database, written)
         assert re.fullmatch(r"table \S+ does not exist" + re.escape(suggestion), text), text

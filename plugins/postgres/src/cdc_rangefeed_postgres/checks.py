@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Iterator, Sequence
 
-from cdc_core import ConfigError
+from cdc_core import ConfigError, counted
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import qualified, quoted, quoted_table
@@ -93,8 +93,9 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     needed = (1 if slot else 0) + (1 if scan else 0)
     if slots + needed > max_slots:
         raise ConfigError(
-            f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}. Run ALTER "
-            f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop unused slots",
+            f"the server has {counted(max_slots - slots, 'free replication slot')}, but the changefeed needs {needed}."
+            f" Run ALTER SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop unused"
+            " slots",
             repairable=True,
         )
     if slots + needed == max_slots:
@@ -250,7 +251,7 @@ def _suggestion(connection: Connection, schema: str, name: str) -> str:
     for found in [*folded, *elsewhere, *close]:
         plain = all(part == part.lower() and part.isidentifier() for part in found)
         return f"; did you mean {'.'.join(found) if plain else quoted_table(*found)}?"
-    return ". Create it, or correct the name"
+    return f" in database {connection.info.dbname}. Create it, or correct the name or the source URI"
 
 
 def _user_tables(connection: Connection) -> Iterator[tuple[str, str]]:
