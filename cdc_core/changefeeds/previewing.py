@@ -24,6 +24,7 @@ from cdc_core.engine.ipc import line, outcome_of, packed, read_lines
 from cdc_core.engine.process_session import reap
 from cdc_core.errors import TerminalError
 from cdc_core.store.verbs import BusyError
+from cdc_core.telemetry.logs import logged_as
 from cdc_core.watching.preview import Previewed, preview
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class Previewing(Finder):
         try:
             if evaluated:
                 return preview_apart(feed, rows=rows, is_gone=is_gone)
-            with closing(preview(feed, rows=rows, live=False)) as found:
+            with logged_as(name), closing(preview(feed, rows=rows, live=False)) as found:
                 return list(found)
         finally:
             places.release()

@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 
 _EXPECTED = ("enable.gapless.guarantee is experimental", "Coordinator load in progress")
 """Log lines about settings and states that are intended."""
-_DUPLICATES = ("FAIL ", "ERROR ")
-"""Log lines that the client also reports as errors, at every attempt to connect."""
+_DUPLICATES = ("FAIL ", "ERROR ", "FATAL ")
+"""Log lines that the client also reports as errors, such as at every attempt to connect."""
 _BY_VALUE = (
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
