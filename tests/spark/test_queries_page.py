@@ -27,6 +27,7 @@ EXPLAINED = Page("reading-less.md").text
 ROUTED, CREATE, CHANGE, *QUERIES = PAGE.blocks("sql")
 FUNCTIONS = dict(re.findall(r"function `(\w+) = \"(.*)\"`", PAGE.text))
 MESSAGES = PAGE.blocks("json")
+DIFFERENCES = PAGE.text.split("## Differences from PostgreSQL")[1].split("\n## ")[0]
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,33 @@ def test_the_query_with_topics_gives_each_row_its_own(batches: list[RowBatch], k
         found = answers(session, planned(session, ROUTED, batches[0].schema), *batches)
     topics = [topic for rows in found if isinstance(rows, RowBatch) for topic in rows.column("topic").to_pylist()]
     assert topics == ["orders-eu", "orders-us", "orders-eu", "orders-us", "orders-eu"]
+
+
+@pytest.mark.slow
+def test_differences_from_postgresql_are_as_the_page_shows(
+    batches: list[RowBatch], database: str, kept_spark: KeptSpark
+) -> None:
+    lines = re.findall(r"^\| `(.+?)`.*? \| (.*?) \| (.*?) \| `(.+)` \|$", DIFFERENCES, re.MULTILINE)
+    assert len(lines) >= 10
+    items = [f"({text}) AS x{number}" for number, text in enumerate(line[place] for line in lines for place in (0, 3))]
+    with kept_spark.lent():
+        session = query_session(kept_spark.session())
+        query = f"SELECT {', '.join(items)} FROM orders"
+        (found,) = answers(session, planned(session, query, batches[0].schema), batches[0].slice(0, 1))
+    assert isinstance(found, RowBatch)
+    in_spark = list(found.column("after")[0].as_py().values())
+    with psycopg.connect(database) as connection:
+        for number, (expression, of_postgres, of_spark, _) in enumerate(lines):
+            row = connection.execute(f"SELECT ({expression})::text".encode()).fetchone()
+            assert row is not None
+            shown = [_shown(value) for value in (row[0], *in_spark[2 * number : 2 * number + 2])]
+            assert shown == [of_postgres, of_spark, of_postgres], expression
+
+
+def _shown(value: object) -> str:
+    """Return how the page shows *value*."""
+    text = f"`{value:g}`" if isinstance(value, float) and value.is_integer() else f"`{value}`"
+    return {"`None`": "null", "``": "an empty string"}.get(text, text)
 
 
 @pytest.mark.slow
