@@ -74,5 +74,5 @@ def test_a_position_of_one_is_not_taken_for_all(feed: ShardedRangefeed, saved: T
 
 def test_if_one_refuses_none_is_moved(feed: ShardedRangefeed, databases: list[SimulatedDatabase], saved: Token) -> None:
     databases[1].add_column("t", "c", default="x")
-    with pytest.raises(ConfigError, match=r"source simulated://.*/b: .* has another shape"):
+    with pytest.raises(ConfigError, match=r"source simulated://.*/b: .* when the shape of sim.public.t changes"):
         feed.move(saved, "now")
