@@ -133,9 +133,9 @@ class PostgresPlanner(StepPlanner):
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
         first, last = self._at(start), PostgresToken.from_json(end)
-        if first.scan is not None or last.scan is not None:
+        if first.scan is not None or last.scan is not None or first.endpoint != last.endpoint:
             return None
-        if (first.endpoint, first.timeline) != (last.endpoint, last.timeline):
+        if last.timeline not in (0, first.timeline):  # a server that was promoted
             return None
         # As in every first step of an attempt, the log is searched for the shapes that it announces. When they and the
         # catalog agree with what the earlier attempt found, the slices are the same.
