@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from cdc_rangefeed_postgres import versions
+from cdc_rangefeed_postgres import starting, versions
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_testing.feeding import again, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
-from cdc_core import ConfigError, Op, TerminalRangefeedError
+from cdc_core import ConfigError, Op, RetryableRangefeedError, TerminalRangefeedError
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +115,24 @@ def test_a_start_that_ended_after_it_changed_the_publication_is_repeated(databas
         with again(feed, database, "t", "u") as second:  # from the same token
             second.catch_up()
             assert second.rows("public.u") == table_of(sql, "SELECT * FROM u")
+
+
+def test_a_table_whose_removal_failed_can_be_watched_again(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RetryableRangefeedError("after the publication was changed")
+
+    with caught_up(database, "t", "u") as feed:
+        with monkeypatch.context() as patch:
+            patch.setattr(starting, "load_watched", fail)
+            with pytest.raises(RetryableRangefeedError, match="after the publication"):
+                feed.resume(tables=("t",))
+        assert published(sql) == {"t"}
+        sql.execute("UPDATE u SET v = 'while it was not published'")
+        feed.resume(tables=("t", "u"))
+        feed.catch_up()
+        assert feed.rows("public.u") == table_of(sql, "SELECT * FROM u")
 
 
 def test_rows_of_a_table_that_is_published_and_not_watched_are_passed_over(database: str, sql: Sql) -> None:

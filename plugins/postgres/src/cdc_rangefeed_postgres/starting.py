@@ -183,7 +183,7 @@ class Start:
         filtered: Mapping[str, Filtered] = {}
         if not publication.given:
             with self._publishing() as publisher, publisher.transaction():
-                publication.change(publisher, add=added, drop=list(gone.tables.values()))
+                publication.change(publisher, add=added, drop=())
                 new = replace(catalog, tables={table.name.qualified: table for table in added})
                 filtered = RowFilters(self.context, publication).apply(publisher, connection, new)
         # Read again: everything that existed when the tables were published is in it.
@@ -200,7 +200,13 @@ class Start:
             left = {part.oid for part in scan.parts if part.table in removed}
             scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
         log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
-        return replace(saved, tables=states, settled=newest(connection), types=types, scan=scan)
+        token = replace(saved, tables=states, settled=newest(connection), types=types, scan=scan)
+        if gone.tables and not publication.given:
+            with self._publishing() as publisher, publisher.transaction():
+                publication.change(publisher, add=(), drop=list(gone.tables.values()))
+                # If this attempt fails, and these tables are watched again, they join like others.
+                self.save(token.following(saved).to_json())
+        return token
 
     def _refiltered(self, catalog: Catalog, saved: PostgresToken) -> PostgresToken:
         """Return *saved* with the row filters that the options ask for, and a scan of tables that need one for that."""
