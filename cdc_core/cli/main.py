@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 import traceback
@@ -14,6 +15,7 @@ import click
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.session import CliSession
 from cdc_core.errors import CdcError
+from cdc_core.masking import secret_forms, secrets_of_uris
 from cdc_core.open_files import with_open_files_limit
 
 # At its end, Python looks for garbage among all that was loaded, which takes a quarter of a second.
@@ -104,6 +106,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     _open_standard_streams()
     session = CliSession()
+    session.add_secrets(secret_forms(secrets_of_uris(sys.argv[1:] if args is None else [*args])))
     try:
         status = cdc.main(None if args is None else list(args), "cdc", obj=session, standalone_mode=False)
     except click.exceptions.Exit as exit_:
@@ -112,7 +115,8 @@ def main(args: Sequence[str] | None = None) -> int:
         session.say_error("interrupted")
         return 130
     except click.ClickException as error:
-        error.show()
+        error.show(said := io.StringIO())
+        session.say_error(said.getvalue().rstrip())
         return error.exit_code
     except CdcError as error:
         _report(error, session)
