@@ -6,6 +6,7 @@ This is the only place of the core that imports modules it does not know.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,8 @@ def load_class(target: str, *, owner: str, base: type | None = None, install_hin
     """Return the class called *target*, "module:Class".
 
     *owner* names the component in messages ("sink 'kafka'"); *install_hint* says what to install when the import
-    fails. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a complete subclass of *base*.
+    fails. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a complete subclass of *base*,
+    or a method that *base* requires has other parameters.
     """
     module_name, _, class_name = target.partition(":")
     found = _member(module_name, class_name, owner=owner, install_hint=install_hint)
@@ -30,7 +32,25 @@ def load_class(target: str, *, owner: str, base: type | None = None, install_hin
     missing = () if base is None else getattr(found, "__abstractmethods__", ())
     if missing:
         raise ContractError(f"{owner}: '{target}' does not define {', '.join(sorted(missing))}")
+    for name in sorted(getattr(base, "__abstractmethods__", ())):
+        if fault := _call_fault(getattr(found, name), getattr(base, name)):
+            raise ContractError(f"{owner}: '{target}' defines {name} with other parameters than its contract: {fault}")
     return found
+
+
+def _call_fault(method: Any, contract: Any) -> str:
+    """Say why *method* does not take the arguments that *contract* takes; empty if it does."""
+    if not (inspect.isfunction(method) and inspect.isfunction(contract)):
+        return ""
+    try:
+        parameters = inspect.signature(contract).parameters.values()
+        keywords = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+        inspect.signature(method).bind(*(each for each in parameters if each.name not in keywords), **keywords)
+    except TypeError as error:
+        return str(error)
+    except NameError:  # Python 3.14 evaluates annotations, whose imports may be for type checkers only
+        return ""
+    return ""
 
 
 def load_options(registration: Registration) -> type[Any]:
