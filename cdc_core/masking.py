@@ -21,7 +21,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _AUTHORIZATION = re.compile(
-    r"(authorization\W{1,6}(?:b\W)?(?:apikey|basic|bearer|digest|negotiate|token) +)[^\s'\"\\,;]+", re.IGNORECASE
+    r"(authorization\W{1,6}(?:b\W)?(?:apikey|basic|bearer|digest|negotiate|token) +)(?!\$)[^\s'\"\\,;]{8,}",
+    re.IGNORECASE,
 )
 """The header with its value, as servers and proxies repeat it in an answer: a login is encoded there."""
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
