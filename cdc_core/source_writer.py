@@ -39,6 +39,8 @@ class SourceTransaction(ABC):
 class SourceWriter(ABC):
     """Writes to its own tables in the database that a rangefeed reads. Constructors connect to nothing.
 
+    Threads take turns with an instance, and one of them writes while others read the source.
+
     Every table has the columns `id` (integer, primary key), `n` (integer, never null) and `note` (text, or null), and
     those that were added. *table* is the name as the user of a changefeed writes it.
     """

@@ -108,7 +108,7 @@ def test_a_marked_method_becomes_a_registered_component_with_this_mistake() -> N
 @pytest.mark.parametrize("name", HOMES)
 def test_every_promise_has_a_saboteur_with_parts_of_its_own_that_can_be_loaded(name: str) -> None:
     kind = kinds(only={name})[name]
-    assert set(kind.saboteurs) == set(kind.promises)
+    assert {Case(name, promise).test for promise in kind.saboteurs} == set(kind.promises)
     reference = registration_of(kind.suite, kind.suite.kind)
     parts = []
     for promise, saboteur in kind.saboteurs.items():
@@ -197,7 +197,8 @@ def kind() -> Kind:
 
         def test_sum(self) -> None: ...
 
-    return Kind(name="sink", suite=Suite, saboteurs={"test_a": None, "test_sum": None, "test_gone": None})  # type: ignore[dict-item]
+    saboteurs = ["test_a[one_way]", "test_a[another]", "test_sum", "test_gone"]
+    return Kind(name="sink", suite=Suite, saboteurs=dict.fromkeys(saboteurs))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -208,12 +209,12 @@ def kind() -> Kind:
         ("", {"test_a": "failed", "test_b": "passed", "test_sum": "passed"}, "fails test_a"),
         ("", {"test_a": "passed", "test_sum": "passed"}, "did not run test_b"),
         ("", {"test_a": "passed", "test_b": "passed", "test_sum": "failed"}, "fails test_sum"),
-        ("test_a", {"test_a": "failed", "test_b": "passed", "test_sum": "failed"}, ""),
+        ("test_a[one_way]", {"test_a": "failed", "test_b": "passed", "test_sum": "failed"}, ""),
         ("test_sum", {"test_a": "failed", "test_b": "passed", "test_sum": "failed"}, "fails also test_a"),
-        ("test_a", {"test_a": "failed", "test_b": "passed", "test_sum": "passed"}, ""),
-        ("test_a", {"test_a": "error", "test_b": "passed", "test_sum": "passed"}, ""),
+        ("test_a[another]", {"test_a": "failed", "test_b": "passed", "test_sum": "passed"}, ""),
+        ("test_a[another]", {"test_a": "error", "test_b": "passed", "test_sum": "passed"}, ""),
         (
-            "test_a",
+            "test_a[another]",
             {"test_a": "skipped", "test_b": "failed", "test_sum": "passed"},
             "does not fail its own test; fails test_b; skips test_a",
         ),
@@ -233,5 +234,7 @@ def test_a_test_with_parameters_fails_when_one_of_them_does() -> None:
 
 
 def test_one_promise_can_be_chosen(kind: Kind) -> None:
-    assert chosen(kind.cases(), "a") == chosen(kind.cases(), "test_a") == [Case("sink", "test_a")]
+    several = [Case("sink", "test_a[one_way]"), Case("sink", "test_a[another]")]
+    assert chosen(kind.cases(), "a") == chosen(kind.cases(), "test_a") == several
+    assert chosen(kind.cases(), "a[another]") == several[1:]
     assert chosen(kind.cases(), "c") == []

@@ -16,6 +16,8 @@ from cdc_core import SourceTransaction, SourceWriter
 
 Row = Mapping[str, Any]
 _MOST_OPEN = 3
+OTHERS = "cdc-conformance-others"
+"""The name of a thread that commits while a rangefeed reads."""
 RowKey = tuple[str, int]
 """The table as a user of a changefeed writes it, and the `id`."""
 

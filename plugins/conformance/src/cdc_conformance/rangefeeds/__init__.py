@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdc_conformance.rangefeeds.concurrency import Concurrency
 from cdc_conformance.rangefeeds.history import History
 from cdc_conformance.rangefeeds.lifecycle import Closing, Startup
 from cdc_conformance.rangefeeds.marks import Marks
@@ -25,6 +26,7 @@ class RangefeedConformance(
     Rescans,
     Moves,
     Marks,
+    Concurrency,
     Limits,
     Slices,
     Restarts,
@@ -48,4 +50,5 @@ class RangefeedConformance(
     kind = "rangefeed"
     known_capabilities = CAPABILITIES
     capability_fixtures = FIXTURES
+    summaries = frozenset({"test_rows_and_marks_are_right_while_others_commit"})
     reserved = RangefeedSuite.reserved | {"registration", "first_table", "workload", "make_changefeed", "open_feed"}

@@ -124,6 +124,8 @@ class Feed:
         self.saves: list[Progress] = []
         """All progress that was saved, oldest first, without intents."""
         self.steps: list[Step] = []
+        self.finished: list[Step] = []
+        """The steps that were saved."""
         self.changes: list[Change] = []
         self.asked: list[Rescan] = []
         """The rescans that were asked for and are in no saved token yet."""
@@ -236,6 +238,7 @@ class Feed:
         if step.plan.start != progress.token:
             self.asked.clear()
         self.save(folded(progress, step.plan.end, step.marks))
+        self.finished.append(step)
         if release:
             self.history.release(self.progress.token)
             self.history.metrics()

@@ -185,28 +185,6 @@ class Transactions(RangefeedSuite):
                 f"the versions {expected} of row {key} were committed, but {found.get(key)} arrived"
             )
 
-    def test_versions_of_a_key_arrive_in_order(self, workload: Workload, open_feed: OpenFeed) -> None:
-        """In all steps and slices, the versions of each key arrive oldest first, deletes included.
-
-        If an older version follows a newer one, a consumer's state stays wrong.
-        """
-        feed = open_feed(start=True)
-        for _ in range(4):
-            workload.run(12, settle=True)
-            feed.step()
-        feed.catch_up()
-        for key, order in workload.history.numbers().items():
-            reached = 0
-            for change in feed.changes:
-                if change.row_key != key:
-                    continue
-                places = [place for place, n in enumerate(order) if n == change.n]
-                later = [place for place in places if place >= reached]
-                assert later, (
-                    f"the versions of row {key} are {order}; an older one arrived after number {reached}: {change}"
-                )
-                reached = later[0]
-
     def test_rolled_back_rows_do_not_arrive(self, workload: Workload, open_feed: OpenFeed) -> None:
         """Rows of a transaction that was rolled back do not arrive.
 

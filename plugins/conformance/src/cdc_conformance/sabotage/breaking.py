@@ -56,7 +56,8 @@ _FIELDS: dict[type, str] = {
 def breaks(promise: str, method: str = "", **registered: object) -> Callable[[C], C]:
     """Mark what breaks the promise of a test: a class, a function, or a method that replaces *method*.
 
-    *registered* are the fields that its registration changes too. Two parts may break a promise together.
+    *registered* are the fields that its registration changes too. Two parts may break a promise together. If there are
+    several ways to break it, each has a name in brackets: `test_flush_is_a_barrier[leaves_rows_to_close]`.
     """
 
     def mark(target: C) -> C:

@@ -13,7 +13,7 @@ from cdc_conformance.plugin import SIMULATED
 from cdc_conformance.promises import constant
 from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
 from cdc_conformance.sabotage.breaking import broken
-from cdc_conformance.sabotage.broken_rangefeeds import lifecycle, planning, rows
+from cdc_conformance.sabotage.broken_rangefeeds import concurrency, lifecycle, planning, rows
 from cdc_conformance.simulated import SimulatedDatabase
 
 
@@ -82,5 +82,5 @@ class SimulatedSuite(RangefeedConformance):
 
 
 SUITE = SimulatedSuite
-SABOTEURS = broken(SIMULATED, lifecycle, rows, planning)
+SABOTEURS = broken(SIMULATED, lifecycle, rows, planning, concurrency)
 """The registration that breaks each promise, by the name of the promise's test."""

@@ -18,6 +18,8 @@ from cdc_conformance.simulated.reader import SimulatedReader
 from cdc_conformance.simulated.source import LogSlice, ScanSlice, SimulatedToken, Source, directory_of
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, SpanMark, TableSchema, Timestamp, Token
 
+LIVE = "test_rows_and_marks_are_right_while_others_commit"
+"""The promise that can be broken in the most ways."""
 Row = dict[str, Any]
 """A row of a batch: its columns by name."""
 Items = list[RowBatch | SpanMark]

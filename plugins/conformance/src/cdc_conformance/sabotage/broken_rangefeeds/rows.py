@@ -9,6 +9,7 @@ from dataclasses import replace
 from cdc_conformance.rows import Change, rows
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_rangefeeds.parts import (
+    LIVE,
     BrokenReader,
     Items,
     Row,
@@ -117,7 +118,7 @@ class Log(BrokenReader):
                 items[place] = rebuilt(item, kept)
         return items
 
-    @breaks("test_versions_of_a_key_arrive_in_order", "log")
+    @breaks(f"{LIVE}[deletes_last]", "log")
     def yields_deletes_last(self, items: Items) -> Items:
         """Yields the deletes of a slice after its other rows."""
         batches: Items = [item for item in items if isinstance(item, RowBatch)]
@@ -174,7 +175,7 @@ class Log(BrokenReader):
         """Takes `mvcc` from a clock that it reads a little later."""
         return [{**row, "mvcc": stamp(updated_of(row).next())} for row in rows]
 
-    @breaks("test_rows_are_at_or_below_the_mark_of_their_span", "log")
+    @breaks(f"{LIVE}[mark_below_the_last_row]", "log")
     def marks_below_the_last_row(self, items: Items) -> Items:
         """Marks a span just below its last row."""
         latest: dict[str, Timestamp] = {}
