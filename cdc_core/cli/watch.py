@@ -124,7 +124,7 @@ def _chosen(
     store: str | None,
 ) -> Changefeed:
     if file is None:
-        if source is None:
+        if source is None or not (tables or query):
             raise ConfigError("nothing to watch; name a FILE with a changefeed, or a --source with --table or --query")
         if store is not None:
             raise ConfigError("--store takes the name of a changefeed in that store; remove --store or --source")

@@ -137,7 +137,7 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     place = f"{path}: changefeed '{name}'"
     written = _written(place, table)
     if "source" not in table:
-        raise ConfigError(f"{place} has no 'source'")
+        raise ConfigError(f"{place} has no 'source'; set it to a URI, such as postgresql://user@host:5432/shop")
     if "tables" not in table and "query" not in table:
         raise ConfigError(f"{place} has no 'tables'; list the tables, or set a 'query' that names its table")
     return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)

@@ -162,7 +162,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql, resolv
             ("shop.toml", "--table", "t"),
             "FILE cannot be combined with --source, --table and --query, because either describes what to watch",
         ),
-        (("--source", "postgresql://a@b/c"), "changefeed 'watch' watches no table"),
+        (("--source", "postgresql://a@b/c"), "nothing to watch; name a FILE"),
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "updated"), "write --set NAME=VALUE"),
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "colour=1"), "has no option 'colour'"),
         (("--source", "postgresql://a:hush@b/c", "--table", "t", "--store", "x"), "remove --store or --source"),

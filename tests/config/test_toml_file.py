@@ -101,7 +101,7 @@ def test_secrets_come_from_outside_only_for_the_changefeed_that_is_used(tmp_path
             "shop.toml: unknown key 'changefeeds'; name the tables [changefeed.NAME]",
         ),
         ('[changefeed]\nsource = "x"\n', "[changefeed] has no name; write [changefeed.NAME] above 'source'"),
-        ('[changefeed.a]\ntables = ["x"]\nsink = "y"\n', "changefeed 'a' has no 'source'"),
+        ('[changefeed.a]\ntables = ["x"]\nsink = "y"\n', "changefeed 'a' has no 'source'; set it to a URI"),
         (PLAIN + '    formt = "json"\n', "changefeed 'orders': unknown key 'formt'; did you mean 'format'?"),
         (PLAIN + "    updated = true\n", "write options in the table [changefeed.NAME.options]"),
         (PLAIN + "    options = 5\n", "changefeed 'orders': 'options' must be a table"),
