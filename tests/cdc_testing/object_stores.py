@@ -22,7 +22,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import fsspec
-from azure.storage.blob import BlobServiceClient
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.native_server import NativeServer
 
@@ -195,6 +194,8 @@ class Azurite(NativeServer):
     def answers(self) -> bool:
         if not _answers(f"{self.endpoint}?comp=list"):
             return False
+        from azure.storage.blob import BlobServiceClient  # every run of tests would import it
+
         with BlobServiceClient.from_connection_string(self.connection_string) as client:
             container = client.get_container_client(BUCKET)
             if not container.exists():
