@@ -58,7 +58,8 @@ def test_a_start_without_progress_does_not_begin_beside_the_slot_of_an_earlier_o
             with closing(PostgresRangefeed(context)) as another:
                 another.check()
         assert text.startswith(f"replication slot {slot_of(lost)} retains the log for an earlier changefeed 'test'")
-        for remedy in ("name its store with --state or --store", "`cdc drop --orphans URI`", "use another name"):
+        drop = f"`cdc drop --orphans URI --only {slot_of(lost)}`"
+        for remedy in ("name its store with --state or --store", drop, "use another name"):
             assert remedy in text
         assert slots(sql) == publications(sql) == [slot_of(lost)]
         lost.restart()  # the one with progress continues

@@ -79,5 +79,5 @@ def require_no_namesake(connection: Connection, context: RangefeedContext, slot:
         raise ConfigError(
             f"{what} for an earlier changefeed '{name}' that the progress store does not know. To continue it, restore"
             " its store, or name its store with --state or --store. To start over, remove what it owns with `cdc drop"
-            " --orphans URI`, or use another name for the changefeed"
+            f" --orphans URI --only {found[0]}`, or use another name for the changefeed"
         )
