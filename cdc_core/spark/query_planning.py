@@ -162,20 +162,21 @@ def _check_call(rows: DataFrame, query: BoundQuery, call: PythonCall) -> None:
 
 
 def _check_patterns(rows: DataFrame, plan: QueryPlan) -> None:
-    """Return when Spark can read the patterns of dates and of LIKE in all expressions. Raises: OptionError.
-
-    Without this, Spark reads them when rows arrive, and ends the streaming query if it cannot.
-    """
+    """Return when Spark can read all patterns of dates and of LIKE, as it does for rows. Raises: OptionError."""
     query = plan.query
-    values = [(output, _tried(rows, _value(rows, output, plan))) for output in query.computed]
-    others = [output for output in (query.topic, query.condition) if output is not None]
-    values += [(output, _tried(rows, f.expr(_on_one_line(output.sql)))) for output in others]
+    values = [(output, _value(rows, output, plan)) for output in query.computed]
+    values += [(output, f.expr(_on_one_line(output.sql))) for output in (query.topic, query.condition) if output]
+
+    def check(*values: Column) -> None:
+        # As in `evaluated`, within a condition: elsewhere the optimizer fails where only a row may.
+        generate_code(rows.select(f.when(f.col("plan") >= 0, f.struct(*(_tried(rows, value) for value in values)))))
+
     try:
-        generate_code(rows.select(*(value for _, value in values)))
+        check(*(value for _, value in values))
     except (PySparkException, Py4JJavaError):
         for output, value in values:
             try:
-                generate_code(rows.select(value))
+                check(value)
             except (PySparkException, Py4JJavaError) as error:
                 raise refusal(query.text, output.at, reason_of(error, query, output)) from None
         raise
