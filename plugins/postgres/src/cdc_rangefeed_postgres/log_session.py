@@ -135,6 +135,8 @@ class LogSession:
         with self._changed:
             if start < self._base:
                 raise RetryableRangefeedError("the session is ahead of the slice")
+            if self.ended is not None and self._reached < end:
+                raise RetryableRangefeedError(self.ended)
             number, known = self._number, dict(self._known)
             for piece in self._pieces:
                 if piece.last >= start:
