@@ -32,7 +32,7 @@ from cdc_core.store.verbs import Verb
 STATE_DIRECTORY = ".cdc"
 STORE_VARIABLE = "CDC_STORE"
 _BOTH = "--store and --state cannot be used together; remove --state"
-_LOGIN = re.compile(r"\bpassword\s*=|:.*@", re.IGNORECASE)
+_LOGIN = re.compile(r"password\s*=|^[^/:]+:([^/]|/[^/]*:).*@", re.IGNORECASE)
 _OF_ALL = ("state", "store", "debug")
 """Options that the help of a command has behind its own."""
 
@@ -227,8 +227,10 @@ def _is_path(file: str) -> bool:
 
 
 def _is_file(file: str) -> bool:
-    """Return whether *file* is the path of a file, there or not, and not a name."""
+    """Return whether *file* is the path of a file, there or not, and not a name. Raises: ConfigError."""
     path = Path(file)
+    if "://" not in file and _LOGIN.search(file) and not path.is_file():  # which must not be shown
+        raise ConfigError("FILE must be a path or a name, but it looks like a login; write it in a file, as `source`")
     return path.is_file() or path.suffix == ".toml" or len(path.parts) > 1
 
 

@@ -107,7 +107,7 @@ class CliSession:
         if self._logs and self.log_format == "json":
             log.error("%s", text)
         else:
-            click.echo(self.masked(text), err=True)
+            click.echo(printable(self._masked(text)), err=True)
 
     def _with_commands(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = as_typed(record.getMessage(), self.typed), ()

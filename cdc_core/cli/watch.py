@@ -198,7 +198,7 @@ def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:
                 click.echo(printable("\n".join(_lines(found[-1], format_=feed.encoder.name))))
     refused = sum(message.error is not None for message in found)
     if as_json:
-        click.echo(json.dumps([asdict(message) for message in found], ensure_ascii=False))
+        click.echo(printable(json.dumps([asdict(message) for message in found], ensure_ascii=False)))
     else:
         errors = f", {counted(refused, 'row')} refused" if refused else ""
         click.echo(f"{counted(len(found) - refused, 'message')}{errors}; nothing was sent")

@@ -48,16 +48,15 @@ def printable(text: str, *, colored: bool = False) -> str:
 
 
 class NamingFormatter(logging.Formatter):
-    """Puts the changefeed before a message that does not name it. Lines of one message do not look like records."""
+    """Puts the changefeed before a message that does not name it. Lines of one record do not look like others."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return printable(super().format(record).replace("\n", "\n  "))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the name is Python's)
         name = changefeed_of(record)
         if name is not None and not any(f"{what} '{name}'" in record.message for what in ("changefeed", "job")):
             record.message = f"changefeed '{name}': {record.message}"
-        record.message = record.message.replace("\n", "\n  ")
         return super().formatMessage(record)
 
 
@@ -82,7 +81,7 @@ class JsonFormatter(logging.Formatter):
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         if trace:
             values["traceback"] = trace
-        return json.dumps(values, ensure_ascii=False)
+        return printable(json.dumps(values, ensure_ascii=False))
 
 
 def event_of(record: logging.LogRecord) -> str:

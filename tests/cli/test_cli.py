@@ -49,6 +49,30 @@ def test_a_file_or_pipeline_that_is_not_there_is_named(cdc: Cdc, argument: str, 
     assert cdc.refused("run", argument).strip() == complaint
 
 
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "host=db password=hunter2",
+        "host=/run sslpassword=hunter2",
+        "postgresql:u:hunter2@h/d",
+        "postgresql:/u:hunter2@h/d",
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "show", "create"])
+def test_a_login_in_place_of_a_file_is_not_shown(
+    cdc: Cdc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, argument: str
+) -> None:
+    monkeypatch.setenv("CDC_STORE", str(tmp_path))
+    said = cdc.refused(command, argument)
+    assert "it looks like a login" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("argument", ["/mnt/nfs:/cdc@prod", "/data/a:b@c", "nfs:/cdc@prod"])
+def test_a_path_is_no_login(cdc: Cdc, argument: str) -> None:
+    assert f"{argument} cannot be read" in cdc.refused("run", argument)
+
+
 def test_without_a_query_there_is_nothing_to_explain(file: Path, cdc: Cdc) -> None:
     assert "has no query to explain: it delivers whole rows of public.counter" in cdc.refused("explain", file)
 

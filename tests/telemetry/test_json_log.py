@@ -70,20 +70,24 @@ def test_a_line_names_its_changefeed_and_no_value_forges_one_or_controls_a_termi
             inner.join()
             plugin.warning("job 'users' is named", extra={"changefeed": "users"})
         plugin.warning("of nothing in %s", "particular\nERROR \x1b]0;x\a\x1b[2J\r\x9b2J\x1b[1;31m!")
+        plugin.warning("of an error", exc_info=(ValueError, ValueError("bad\nERROR forged"), None))
 
     plugin = logging.Logger("some_plugin")
     plugin.addHandler(lines)
     thread = threading.Thread(target=work, name="any")
     thread.start()
     thread.join()
-    assert [json.loads(text)["changefeed"] for text in lines.texts] == ["orders", "orders", "users", None]
+    assert [json.loads(text)["changefeed"] for text in lines.texts] == ["orders", "orders", "users", None, None]
+    assert "\x9b" not in lines.texts[3]
+    assert "\x9b2J" in json.loads(lines.texts[3])["message"]
     lines.setFormatter(NamingFormatter("%(levelname)s %(message)s"))
     work()
-    assert lines.texts[4:] == [
+    assert lines.texts[5:] == [
         "WARNING changefeed 'orders': the server is slow",
         "WARNING changefeed 'orders': in a thread of a plugin",
         "WARNING job 'users' is named",
         "WARNING of nothing in particular\n  ERROR \\u001b]0;x\\u0007\\u001b[2J\\u000d\\u009b2J\\u001b[1;31m!",
+        "WARNING of an error\n  ValueError: bad\n  ERROR forged",
     ]
 
 
