@@ -33,23 +33,28 @@ def load_class(target: str, *, owner: str, base: type | None = None, install_hin
     if missing:
         raise ContractError(f"{owner}: '{target}' does not define {', '.join(sorted(missing))}")
     for name in sorted(getattr(base, "__abstractmethods__", ())):
-        if fault := _call_fault(getattr(found, name), getattr(base, name)):
+        if fault := _call_fault(found, name, getattr(base, name)):
             raise ContractError(f"{owner}: '{target}' defines {name} with other parameters than its contract: {fault}")
     return found
 
 
-def _call_fault(method: Any, contract: Any) -> str:
-    """Say why *method* does not take the arguments that *contract* takes; empty if it does."""
+def _call_fault(class_: type[Any], name: str, contract: Any) -> str:
+    """Say why the method *name* of *class_* does not take the arguments that *contract* takes; empty if it does."""
+    method = getattr(class_, name)
     if not (inspect.isfunction(method) and inspect.isfunction(contract)):
         return ""
     try:
-        parameters = inspect.signature(contract).parameters.values()
-        keywords = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
-        inspect.signature(method).bind(*(each for each in parameters if each.name not in keywords), **keywords)
+        given = list(inspect.signature(contract).parameters.values())
+        taken = inspect.signature(method, follow_wrapped=False)
+    except Exception:  # Python 3.14 evaluates annotations, whose imports may be for type checkers only
+        return ""
+    if isinstance(inspect.getattr_static(class_, name), staticmethod):
+        del given[0]
+    keywords = {each.name: each for each in given if each.kind is each.KEYWORD_ONLY}
+    try:
+        taken.bind(*(each for each in given if each.name not in keywords), **keywords)
     except TypeError as error:
         return str(error)
-    except NameError:  # Python 3.14 evaluates annotations, whose imports may be for type checkers only
-        return ""
     return ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +79,31 @@ def test_check_loads_every_part_that_a_run_needs(file: Path, cdc: Cdc, monkeypat
         "sink 'shelf': 'cdc_testing.scripted:JournalResolvedSink' defines emit_resolved with other parameters than its"
         " contract: too many positional arguments"
     )
+
+
+def _injected(method: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(method)
+    def called(*arguments: object) -> None:
+        method(*arguments, "injected")
+
+    return called
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        staticmethod(lambda _resolved: None),
+        classmethod(lambda _class, _resolved: None),
+        _injected(lambda _self, _resolved, _injected: None),
+        functools.partialmethod(lambda _self, _injected, _resolved: None, "injected"),
+    ],
+    ids=["static", "of the class", "wrapped", "partial"],
+)
+def test_check_accepts_each_form_of_a_method(
+    method: object, file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JournalResolvedSink, "emit_resolved", method)
+    cdc("check", file)
 
 
 @pytest.mark.parametrize(
