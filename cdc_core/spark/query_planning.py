@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
@@ -178,8 +179,9 @@ def _check_patterns(rows: DataFrame, plan: QueryPlan) -> None:
             try:
                 check(value)
             except (PySparkException, Py4JJavaError) as error:
-                raise refusal(query.text, output.at, reason_of(error, query, output)) from None
-        raise
+                with suppress(Py4JJavaError):  # another failure than a refusal is left to the run
+                    reason = reason_of(error, query, output)
+                    raise refusal(query.text, output.at, reason) from None
 
 
 def _accepts(rows: DataFrame, wanted: DataType, given: DataType) -> bool:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import pickle
 import re
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from cdc_testing.evaluating import answers, planned
 from cdc_testing.queried_orders import COLUMNS, LOCAL, SCHEMA, one, plan, rows, table
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc_core import RowBatch, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import OptionError, UnplannedSchemaError
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.functions import refused_name
+from cdc_core.spark import query_planning
 from cdc_core.spark.columns import columns_schema, packed_columns
+from cdc_core.spark.private_api import Py4JJavaError
 
 
 def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
@@ -90,6 +93,18 @@ def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
     assert shown.strip() == text
     assert "typed" not in first
     assert capfd.readouterr().err == ""
+
+
+def test_what_spark_does_not_refuse_is_left_to_the_run(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm: Any = session._jvm
+
+    def fails(_: DataFrame) -> None:
+        jvm.java.util.Optional.empty().get()
+
+    with pytest.raises(Py4JJavaError, match="NoSuchElementException"):
+        fails(session.range(1))
+    monkeypatch.setattr(query_planning, "generate_code", fails)
+    assert plan(session, "SELECT id FROM orders WHERE name LIKE 'a'")
 
 
 def test_what_is_written_in_place_of_postgresql_is_named(session: SparkSession) -> None:
