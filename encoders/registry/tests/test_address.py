@@ -37,7 +37,7 @@ def test_a_plain_url_has_no_credentials_and_a_timeout_of_thirty_seconds() -> Non
 
 
 def test_a_registry_may_have_replicas() -> None:
-    address = parse("https://me:ge,heim@a:443,https://b,  https://[::1]:8081/v1/?timeout=5s")
+    address = parse("https://me:ge,heim@a:443 ,HTTPS://b,  https://[::1]:8081/v1/?timeout=5s")
     assert (address.url, address.password) == ("https://a:443,https://b,https://[::1]:8081/v1", "ge,heim")
     assert address.timeout_s == 5.0
 

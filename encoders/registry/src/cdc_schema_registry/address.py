@@ -15,7 +15,7 @@ from cdc_core import Duration, OptionError, option, parse_options
 
 _OPTION = "confluent_schema_registry"
 _EXAMPLE = "https://key:secret@host:443?timeout=30s"
-_BETWEEN_REPLICAS = re.compile(r",\s*(?=https?://)")
+_BETWEEN_REPLICAS = re.compile(r"\s*,\s*(?=https?://)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
