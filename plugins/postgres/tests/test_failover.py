@@ -9,9 +9,12 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_rangefeed_postgres.planner import PostgresPlanner
+from cdc_rangefeed_postgres.timeline import followed
+from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import table_of, value
@@ -93,14 +96,21 @@ def test_standbys_that_the_server_waits_for_are_named() -> None:
             reading.result()
 
 
-def test_a_log_that_ends_before_what_was_delivered_is_lost_history(database: str) -> None:
+@pytest.mark.parametrize(
+    ("saved", "lost"),
+    [
+        ({"lsn": "FF/0"}, r"the server's log ends at \S+, but changes up to FF/0 were delivered"),
+        ({"timeline": 9}, r"the server's log left timeline 9 earlier, but changes up to \S+ were delivered"),
+    ],
+)
+def test_a_log_that_ends_before_what_was_delivered_is_lost_history(
+    database: str, saved: dict[str, object], lost: str
+) -> None:
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with caught_up(database, "t") as feed:
-        feed.saved = {**feed.token, "lsn": "FF/0"}
-        with pytest.raises(
-            HistoryLostError, match=r"the server's log ends at \S+, but changes up to FF/0 were delivered"
-        ):
+        feed.saved = {**feed.token, **saved}
+        with pytest.raises(HistoryLostError, match=lost):
             feed.restart()
 
 
@@ -114,6 +124,9 @@ def test_what_a_promoted_standby_never_received_is_lost_history_however_long_its
             signal.touch()
             account.give(signal)
             server.start()
+            source, saved = Server(feed.context), PostgresToken.from_json(feed.token)
+            with closing(source.connect("test")) as standby:  # which does not tell its timeline
+                assert followed(source, standby, saved, remedy="").timeline == saved.timeline == 1
             with psycopg.connect(server.uri(), autocommit=True) as sql:
                 sql.execute("SELECT pg_promote()")
                 sql.execute("INSERT INTO t SELECT generate_series(1, 9)")

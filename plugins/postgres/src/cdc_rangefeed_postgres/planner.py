@@ -88,6 +88,8 @@ class PostgresPlanner(StepPlanner):
         """Where the step that is planned begins."""
         self._same_server: Connection | None = None
         """The connection that is known to be to the server on which the attempt began."""
+        self._timeline = 0
+        """That server's timeline; 0 when it does not tell."""
         self._sure = True
         """Whether the catalog shows every change before the end of the log."""
         self._planned_at = time.monotonic()
@@ -185,9 +187,11 @@ class PostgresPlanner(StepPlanner):
         """Return the next step, None when there is nothing to do yet."""
         self._resolved = start.clock or after
         if connection is not self._same_server:
-            require_same(connection, start)
+            self._timeline = require_same(connection, start)
             self._same_server = connection
         flushed, clock = flushed_and_clock(connection)
+        if flushed > start.lsn and not self._timeline:
+            start = replace(start, timeline=0)  # a standby follows its primary to others, and does not tell
         clock = max(clock, Timestamp(after.wall + 1000))
         if start.scan is None and 0 < flushed - start.lsn < log_bytes(limit) and self._pacing.too_early:
             return None

@@ -77,11 +77,8 @@ class PostgresRangefeed(Rangefeed):
             state = slot.state(connection)
             # A first start, also one with a new slot, creates what it needs, and drops before what there is.
             token = self.context.saved
-            saved = None if token is None or is_intent(token) else PostgresToken.from_json(token)
+            saved = None if token is None or is_intent(token) else self._followed(connection, token)
             first = saved is None
-            if saved is not None:  # without the slot, it does not matter what else is missing
-                slot.require_kept(connection, needed=saved.lsn)
-                followed(self._server, connection, saved, remedy=slot.remedy)
             publication = not slot.publication.given and first
             if publication and self._server.used:
                 with closing(self._primary.connect()) as primary:
@@ -257,7 +254,10 @@ class PostgresRangefeed(Rangefeed):
             self._slot.publication.drop(primary)
 
     def _followed(self, connection: Connection, saved: Token) -> PostgresToken:
-        return followed(self._server, connection, PostgresToken.from_json(saved), remedy=self._slot.remedy)
+        token = PostgresToken.from_json(saved)
+        if not self.context.temporary:  # without the slot, it does not matter what else is missing
+            self._slot.require_kept(connection, needed=token.lsn)
+        return followed(self._server, connection, token, remedy=self._slot.remedy)
 
     def _somewhere(self) -> None:
         """Use the source, unless something else was chosen."""

@@ -6,24 +6,30 @@ its end alone does not show whether a changefeed has delivered what the server n
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from dataclasses import replace
 
 import psycopg
 
 from cdc_core import HistoryLostError, RetryableRangefeedError
+from cdc_rangefeed_postgres.client_errors import sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.token import PostgresToken
 
+log = logging.getLogger(__name__)
+
 _PRESENT = "SELECT pg_walfile_name(pg_current_wal_lsn())::text WHERE NOT pg_is_in_recovery()"
+_UNTOLD = ("0A000", "42501", "42601", "58P01")
+"""A service or a role without the command, or a server without the file. A refused walsender has no SQLSTATE."""
 
 
 def timeline(connection: Connection) -> int:
     """Return the server's timeline; 0 for a standby, and for a service that does not tell it."""
     try:
         row = connection.execute(_PRESENT).fetchone()
-    except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.InternalError):
         return 0
     return 0 if row is None else int(row[0][:8], 16)
 
@@ -31,23 +37,31 @@ def timeline(connection: Connection) -> int:
 def followed(server: Server, connection: Connection, saved: PostgresToken, *, remedy: str) -> PostgresToken:
     """Return *saved* with the server's timeline, whose log has everything that was delivered.
 
-    Raises: HistoryLostError, with *remedy*, when the server was promoted or restored without some of it.
+    The timeline of *saved* stays when the server does not tell its own. Raises: HistoryLostError, with *remedy*, when
+    the server was promoted or restored without some of it.
     """
     present = timeline(connection)
     if saved.timeline and present and present != saved.timeline:
-        left = _left_at(server, saved.timeline, present)
+        try:
+            # A timeline comes from lower ones only. A lower one is that of an earlier copy, or of pg_upgrade.
+            left = _left_at(server, saved.timeline, present) if present > saved.timeline else None
+        except psycopg.Error as error:
+            if sqlstate(error) not in _UNTOLD and "walsender" not in str(error):
+                raise
+            log.warning("where the log left timeline %d is unknown: %s", saved.timeline, server.mask(text_of(error)))
+            return replace(saved, timeline=present)
         if left is None or left < saved.lsn:
             where = "earlier" if left is None else f"at {lsn_text(left)}"
             raise HistoryLostError(
                 f"the server's log left timeline {saved.timeline} {where}, but changes up to {lsn_text(saved.lsn)} were"
-                " delivered: the server was restored from a backup, or is a standby that was promoted before it had"
-                f" received them. {remedy}"
+                " delivered: the server was restored from a backup, or upgraded, or is a standby that was promoted"
+                f" before it had received them. {remedy}"
             )
-    return replace(saved, timeline=present)
+    return replace(saved, timeline=present or saved.timeline)
 
 
-def require_same(connection: Connection, start: PostgresToken) -> None:
-    """Return when *connection* is not to a server that was promoted since the attempt began at *start*.
+def require_same(connection: Connection, start: PostgresToken) -> int:
+    """Return the timeline of the server, unless that was promoted since the attempt began at *start*.
 
     Raises: RetryableRangefeedError; the next attempt finds out whether that server has everything.
     """
@@ -56,6 +70,7 @@ def require_same(connection: Connection, start: PostgresToken) -> None:
         raise RetryableRangefeedError(
             f"the server is on timeline {present}, and was on {start.timeline} when the attempt began; starting again"
         )
+    return present
 
 
 def _left_at(server: Server, before: int, present: int) -> int | None:
