@@ -21,17 +21,23 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _AUTHORIZATION = re.compile(
-    r"(authorization\W{1,6}(?:b\W)?(?:apikey|basic|bearer|digest|negotiate|token) +)(?!\$)[^\s'\"\\,;]{8,}",
+    r"(authorization\W{1,6}(?:b\W)?(?:api-?key|api-?token|basic|bearer|geniekey|negotiate|sharedkey|splunk|token) +)"
+    r"(?![$<])(?=[^\s'\"\\,;]*(?:[\d+/=_-]|\.\w|(?-i:[a-z][A-Z]))|[^\s'\"\\,;]{24})[^\s'\"\\,;]{8,}",
     re.IGNORECASE,
 )
-"""The header with its value, as servers and proxies repeat it in an answer: a login is encoded there."""
+"""The header with its value, as servers and proxies repeat it in an answer: a login is encoded there, unlike a word."""
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")
 """Hosts with ports, as they may follow `://`."""
 _SOURCES_OF_SECRETS = frozenset({"implicit", "specified"})
+_STANDARD = str.maketrans("-_ ", "+/+")
+"""From the URL-safe alphabet of base64 to the standard one; in the query of a URI, a `+` means a space."""
 _SHORT = 4
 """A shorter secret is replaced only as a whole word, or the password 'a' would make texts unreadable."""
-_IN_NAMES = frozenset({"postgres"})
-"""Passwords of many test servers that are replaced only as whole words, because names such as PostgreSQL have them."""
+_IN_NAMES = frozenset({"postgres", "postgresql"})
+"""Passwords of many test servers that are replaced only as whole words, because names such as PostgreSQL have them.
+
+Schemes of URIs and names with hyphens have them too.
+"""
 
 
 def is_secret_name(name: str) -> bool:
@@ -47,12 +53,14 @@ def says_where_secrets_are(name: str, value: object) -> bool:
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Return *text* with all *secrets* replaced by `***`, in upper or lower case, the longest ones first.
 
-    So is the value of a header `Authorization`, whatever it is.
+    So is the value of a header `Authorization` of the usual schemes, whatever it is.
     """
     text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
     folded = text.casefold()
     for secret in sorted(set(secrets), key=len, reverse=True):
-        if len(secret) >= _SHORT and secret not in _IN_NAMES:
+        if secret.casefold() in _IN_NAMES:
+            text = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-]|://)", MASK, text, flags=re.IGNORECASE)
+        elif len(secret) >= _SHORT:
             if secret.casefold() in folded:  # identifiers of SQL are folded
                 text = re.sub(re.escape(secret), MASK, text, flags=re.IGNORECASE)
         elif secret:
@@ -126,11 +134,11 @@ def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
     """Return *secrets* in every form in which texts may contain them: plain, in URIs, in Python literals and in JSON.
 
     For a secret with several lines or spaces, this includes each line alone, and the whole secret in one line. Of a
-    text in base64, in which some options take secrets, the text is secret too.
+    text in base64, in which some options take secrets, the text is secret too, and of `user:password` the password.
     """
     forms: set[str] = set()
     known = frozenset(secrets)
-    for secret in known.union(map(_from_base64, known)):
+    for secret in known.union(*map(_from_base64, known)):
         forms |= {line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORT}
         forms.add(" ".join(secret.split()))
         forms |= {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
@@ -178,12 +186,14 @@ def _split_password(uri: str) -> tuple[str, str, str]:
     return f"{scheme}://{authority}", "", rest[len(authority) :]
 
 
-def _from_base64(secret: str) -> str:
+def _from_base64(secret: str) -> tuple[str, ...]:
+    """Return the text of *secret* in base64, of either alphabet and in one or more lines, and the password in it."""
+    encoded = "".join(secret.strip().removeprefix("Basic ").translate(_STANDARD).split())
     try:
-        text = base64.b64decode(secret, validate=True).decode()
+        text = base64.b64decode(encoded, validate=True).decode()
     except ValueError:
-        return ""
-    return text if len(text) >= _SHORT else ""
+        return ()
+    return (text, text.partition(":")[2]) if len(text) >= _SHORT else ()
 
 
 def _masked_parameter(parameter: str) -> str:

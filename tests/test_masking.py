@@ -131,16 +131,26 @@ def test_a_secret_is_masked_in_any_case_and_each_of_its_lines(secret: str, text:
         '"proxy-authorization": "bearer ',
         "(b'Authorization', b'Basic ",
         '{\\"authorization\\": \\"Token ',
+        "Authorization: Splunk ",
+        "Authorization: GenieKey ",
+        "Authorization: SharedKey ",
+        "Authorization: Api-Key ",
+        "Authorization: Api-Token ",
     ],
 )
 def test_an_authorization_that_a_server_repeats_is_masked(before: str) -> None:
     assert mask(f"{before}dXNlcjpodW50ZXIy+/==', host: x", []) == f"{before}***', host: x"
-    for value in ("TOKEN", "${PASSWORD}"):
+    assert mask(f"{before}dXNlcjpwdzEy', host: x", []) == f"{before}***', host: x"
+    for value in ("TOKEN", "${PASSWORD}", "<YOUR_TOKEN>", "authentication required", "Verification failed."):
         assert mask(f"{before}{value}", []) == f"{before}{value}"
 
 
 def test_a_secret_in_base64_is_masked_as_text_too() -> None:
     assert mask("hunter2 is aHVudGVyMg==", secret_forms(iter(["aHVudGVyMg=="]))) == "*** is ***"
+    assert mask("hunter2>>>?", secret_forms(["aHVudGVy\nMj4-Pj8=\n"])) == "***"
+    assert mask("hunter2>>>?", secret_forms(["aHVudGVyMj4 Pj8="])) == "***"
+    for secret in ("dXNlcjpodW50ZXIy", "Basic dXNlcjpodW50ZXIy\n"):
+        assert mask("a user with hunter2", secret_forms([secret])) == "a user with ***"
 
 
 def test_longer_secrets_go_first() -> None:
@@ -149,7 +159,11 @@ def test_longer_secrets_go_first() -> None:
 
 def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
     assert mask("password=pg at pgsql, 'pg'", ["pg"]) == "password=*** at pgsql, '***'"
-    assert mask("PostgreSQL refuses user 'postgres'", ["postgres"]) == "PostgreSQL refuses user '***'"
+    for secret in ("postgres", "Postgres"):
+        assert mask("PostgreSQL refuses user 'postgres'", [secret]) == "PostgreSQL refuses user '***'"
+        names = "cdc-rangefeed-postgres, postgres-16, postgres://h"
+        assert mask(f"{names}: POSTGRES", [secret]) == f"{names}: ***"
+    assert mask("postgresql://u:postgresql@h", ["postgresql"]) == "postgresql://u:***@h"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 130
     except click.ClickException as error:
         error.show(said := io.StringIO())
-        session.say_error(said.getvalue().rstrip())
+        usage, found, _ = said.getvalue().partition("Error: ")
+        session.say_error(error.format_message(), usage=usage + found if found else "")
         return error.exit_code
     except CdcError as error:
         _report(error, session)

@@ -102,12 +102,15 @@ class CliSession:
         is_live = self.console.is_terminal and self.log_format == "text"
         return StatusBlock(self.console, shown=self.masked) if is_live else StatusLog()
 
-    def say_error(self, text: str) -> None:
-        """Print *text*, masked, as the last word of a command that failed: a log record where lines are JSON."""
+    def say_error(self, text: str, *, usage: str = "") -> None:
+        """Print *text*, masked, as the last word of a command that failed: a log record where lines are JSON.
+
+        The *usage* before it is printed as it is: the name of the program may be a password.
+        """
         if self._logs and self.log_format == "json":
             log.error("%s", text)
         else:
-            click.echo(printable(self._masked(text)), err=True)
+            click.echo(usage + printable(self._masked(text)), err=True)
 
     def _with_commands(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = as_typed(record.getMessage(), self.typed), ()

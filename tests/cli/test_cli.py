@@ -79,11 +79,15 @@ def test_without_a_query_there_is_nothing_to_explain(file: Path, cdc: Cdc) -> No
 
 @pytest.mark.parametrize(
     "arguments",
-    [["nonsense"], ["run"], ["run", "x", "--nope"], ["plugins", "x"], ["show", "x", "y", "db://u:hunter2@h"]],
+    [
+        *(["nonsense"], ["run"], ["run", "x", "--nope"], ["plugins", "x"]),
+        ["show", "x", "y", "db://u:hunter2@h", "db://u:cdc@h\x1b[1m "],
+    ],
 )
 def test_a_wrong_command_line_exits_with_2(cdc: Cdc, arguments: list[str]) -> None:
     said = cdc.refused(*arguments)
-    assert "Usage: " in said
+    assert "Usage: cdc " in said
+    assert "Try 'cdc " in said
     assert "hunter2" not in said
 
 
