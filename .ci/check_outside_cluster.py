@@ -65,6 +65,7 @@ def cluster() -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     environment |= {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
+    environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # other masters of this host are asked too
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     here = ["--host", "127.0.0.1", "--webui-port", "0"]

@@ -139,7 +139,7 @@ SESSIONS = {
             "{unique}.' --format avro": "{unique}.' -k empty --format avro",
             "kafka://broker:9092": "kafka://$KAFKA",
             "http://registry:8081": "$REGISTRY",
-            "scratch": "scratch -k never_moves",
+            "scratch": "scratch -k keeps_resolving",
         },
         first={"": "sql <<< 'GRANT CREATE ON SCHEMA public TO cdc'"},
     ),
