@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,11 @@ from cdc_core.spark.private_api import Py4JError, end_monitors_of_planners, make
 from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.session_settings import is_local
 
+log = logging.getLogger(__name__)
+
+_WARM_UPS = 3
+_LATE_WORKER = "Python worker failed to connect back"
+"""Spark waits ten seconds for it, whatever its settings."""
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _WORKER_DEATH = re.compile(r"\((\S+) executor \S+\): [^\n]*Python worker exited unexpectedly")
@@ -70,21 +76,25 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
 def warm_up(sessions: StartSessions, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
     """Return when tasks are known to be able to load what they need. Nothing has been created at the source yet.
 
-    On one host this process loads it, as the tasks have the same installation. On a cluster a step without rows runs;
-    this returns earlier when *stopped* becomes true. Raises: the CdcError of one of our processes, otherwise Spark's
-    error, or that of a plugin.
+    On one host this process loads it, as the tasks have the same installation. On a cluster a step without rows runs,
+    again when a host was too busy for it; this returns earlier when *stopped* becomes true. Raises: the CdcError of one
+    of our processes, otherwise Spark's error, or that of a plugin.
     """
     if is_local(config.feed.spark):
         config.load()
         return
-    query = start_query(sessions, config)
-    try:
-        while not query.awaitTermination(1):
-            if stopped():
-                query.stop()
-                return
-    except PySparkException as error:
-        raise from_wire(str(error)) or error from None
+    for left in reversed(range(_WARM_UPS)):
+        query = start_query(sessions, config)
+        try:
+            while not query.awaitTermination(1):
+                if stopped():
+                    query.stop()
+                    return
+            return
+        except PySparkException as error:
+            if _LATE_WORKER not in str(error) or not left:
+                raise from_wire(str(error)) or error from None
+            log.warning("a Python worker of Spark did not start within ten seconds; its host is busy. Trying again")
 
 
 class RunningQuery:

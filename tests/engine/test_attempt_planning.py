@@ -5,7 +5,7 @@ import dataclasses
 import pickle
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import TABLE, CounterPlanner, Script
+from pyspark.errors import PySparkException
 
 from cdc_core import Span, Timestamp
 from cdc_core.engine import planner
@@ -25,6 +26,7 @@ from cdc_core.engine.planner import Offset
 from cdc_core.errors import FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
+from cdc_core.spark import query
 from cdc_core.spark.query import warm_up
 from cdc_core.store.progress import Progress, ProgressStore
 
@@ -326,3 +328,29 @@ def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, scr
 
 def test_on_one_host_the_warm_up_loads_here_and_needs_no_spark(config: AttemptConfig) -> None:
     warm_up(None, dataclasses.replace(config, warm_up=True), stopped=lambda: False)  # type: ignore[arg-type]
+
+
+class _Warming:
+    """A query that fails because a worker was late, as often as it is told."""
+
+    def __init__(self, late: int) -> None:
+        self.left = late
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        self.left -= 1
+        if self.left >= 0:
+            raise PySparkException("Python worker failed to connect back.")
+        return True
+
+
+@pytest.mark.parametrize(("late", "outcome"), [(2, nullcontext()), (3, pytest.raises(PySparkException))])
+def test_a_warm_up_is_repeated_while_a_host_is_too_busy_for_a_worker(
+    config: AttemptConfig, monkeypatch: pytest.MonkeyPatch, late: int, outcome: AbstractContextManager[Any]
+) -> None:
+    started = _Warming(late)
+    monkeypatch.setattr(query, "start_query", lambda *_: started)
+    spark = {"master": "spark://127.0.0.1:7077"}
+    warming = dataclasses.replace(config, feed=dataclasses.replace(config.feed, spark=spark), warm_up=True)
+    with outcome:
+        warm_up(None, warming, stopped=lambda: False)  # type: ignore[arg-type]
+    assert late - started.left == 3  # calls
