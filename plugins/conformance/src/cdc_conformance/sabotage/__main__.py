@@ -20,7 +20,7 @@ from cdc_conformance.sabotage.running import run
 def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None:
     """Run each suite against every saboteur. Each saboteur must fail exactly the test of its own promise.
 
-    The reference components must pass every test. The exit status is 1 if any result differs.
+    The reference components must pass every test. What differs runs again, alone. If it still does, the status is 1.
     """
     begun = time.monotonic()
     of_kind = kinds(only=only)
@@ -32,6 +32,9 @@ def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None
     with_saboteur = [case for case in cases if not case.promise or case.promise in of_kind[case.kind].saboteurs]
     results = run(with_saboteur, homes=HOMES, jobs=jobs, limit_s=limit_s)
     problems = {case: verdict(case, of_kind[case.kind], results.get(case)) for case in cases}
+    wrong = [case for case in with_saboteur if problems[case]]  # again, alone: a busy machine changes what a test sees
+    results |= run(wrong, homes=HOMES, jobs=1, limit_s=limit_s)
+    problems |= {case: verdict(case, of_kind[case.kind], results.get(case)) for case in wrong}
     for line in lines(results, problems, of_kind):
         click.echo(line)
     click.echo(f"{time.monotonic() - begun:.0f} s")

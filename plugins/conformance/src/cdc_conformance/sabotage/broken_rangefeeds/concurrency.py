@@ -13,7 +13,7 @@ from cdc_conformance.simulated.source import SimulatedToken, Source
 from cdc_conformance.workload import OTHERS
 from cdc_core import RowBatch, Slice, Span, SpanMark, StepLimit, Timestamp, Token
 
-_CALLS, _PAUSE_S = 50, 0.001
+_CALLS, _PAUSE_S = 200, 0.001
 
 
 def _until(source: Source, done: Callable[[Cluster], object]) -> Cluster:
@@ -26,7 +26,7 @@ def _until(source: Source, done: Callable[[Cluster], object]) -> Cluster:
     return source.cluster
 
 
-def _committed(source: Source) -> Timestamp | None:
+def committed(source: Source) -> Timestamp | None:
     """Return the time of the last commit if others have committed during this call."""
     known = source.cluster.high
     now = _until(source, lambda cluster: cluster.high > known).high
@@ -64,7 +64,7 @@ class Planning(BrokenPlanner):
     def reads_rows_as_of_later(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
         """Reads the rows of a step as of a later snapshot, and leaves out those that have changed since its end."""
         found, known = super().slices(start, end, after=after), self.source.cluster.high
-        _committed(self.source)
+        committed(self.source)
         cluster = self.source.cluster
         later = {
             (name, id_)
@@ -82,7 +82,7 @@ class ReadsTheClockBeforeTheTip(BrokenPlanner):
 
     def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
         clock = self.source.cluster.high
-        self.clock = None if _committed(self.source) is None else clock
+        self.clock = None if committed(self.source) is None else clock
         return super().advance(start, after=after, limit=limit)
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
@@ -110,7 +110,7 @@ class Reading(BrokenReader):
     @breaks(f"{LIVE}[clock_after_reading]", "log")
     def marks_with_the_clock_after_reading(self, items: Items) -> Items:
         """Marks a slice with the clock that it reads after the last row."""
-        now = _committed(self.source)
+        now = committed(self.source)
         return _marked(items, lambda mark: mark.timestamp if now is None else max(mark.timestamp, now))
 
 

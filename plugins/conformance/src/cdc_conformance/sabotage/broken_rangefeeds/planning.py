@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from cdc_conformance.sabotage.breaking import breaks, mistakes
+from cdc_conformance.sabotage.broken_rangefeeds.concurrency import committed
 from cdc_conformance.sabotage.broken_rangefeeds.parts import (
     LIVE,
     BrokenHistory,
@@ -282,6 +283,7 @@ class Reading(BrokenReader):
     def reads_up_to_now_reader(self, items: Items) -> Items:
         """The reader of `ReadsUpToNow`."""
         payload: LogSlice = self.slice_.payload
+        committed(self.source)
         planned, now = Timestamp.parse(self.tag), self.source.cluster.high
         later = [replace(piece, after=max(planned, piece.upto), upto=now) for piece in payload.pieces if now > planned]
         slice_ = replace(self.slice_, payload=replace(payload, pieces=tuple(later)))
