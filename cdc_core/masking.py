@@ -53,7 +53,7 @@ def says_where_secrets_are(name: str, value: object) -> bool:
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Return *text* with all *secrets* replaced by `***`, in upper or lower case, the longest ones first.
 
-    So is the value of a header `Authorization` of the usual schemes, whatever it is.
+    So is the value of a header `Authorization` of the usual schemes, unless it looks like a word or a placeholder.
     """
     text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
     folded = text.casefold()

@@ -91,7 +91,7 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_one_is_killed_and_when_the_nex
             nodes.until_delivering("bank", but_not=killed)
         else:
             nodes.until_delivering("bank")
-            assert kept == {name: executors(nodes[name]) for name in kept}, "executors of live nodes go on"
+            assert kept == {name: executors(nodes[name]) for name in kept}, "the executors of live nodes keep running"
         coordinator = nodes[nodes.job("bank").node or ""]
         forget_the_application(nodes)
         nodes.eventually("it notices", lambda: "no longer knows the application" in coordinator.log())

@@ -1,4 +1,4 @@
-"""Rangefeeds that are right while nobody else commits. They are slow where they are wrong, like a busy server."""
+"""Rangefeeds that are right only while nobody else commits. Where each is wrong, it waits for another's commit."""
 
 from __future__ import annotations
 
