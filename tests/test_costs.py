@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -67,12 +68,30 @@ def cost(**files: float) -> dict[str, dict[str, float]]:
 
 
 def test_a_file_over_its_budget_by_more_than_half_is_named(budget_file: Path) -> None:
-    [said] = budgets.exceeded("fast", cost(test_dear=30.1, test_other=4.4))
+    [said] = budgets.exceeded("fast", cost(test_dear=30.1, test_other=4.4)).values()
     assert said.startswith("tests/test_dear.py took 30.1 s of processor time, and its budget is 20 s (fast). Make its")
-    assert not list(budgets.exceeded("slow", cost(test_other=7.4)))
-    assert len(list(budgets.exceeded("slow", cost(test_other=7.6)))) == 1
+    assert not budgets.exceeded("slow", cost(test_other=7.4))
+    assert len(budgets.exceeded("slow", cost(test_other=7.6))) == 1
     of_spark = {"tests/spark/test_first.py": {"cpu_s": 12.4, "wall_s": 0.0, "tests": 1}}
-    assert not list(budgets.exceeded("fast", of_spark))
+    assert not budgets.exceeded("fast", of_spark)
+
+
+@pytest.mark.parametrize("seconds", [4.4, 4.6])
+def test_a_file_that_cost_too_much_beside_others_is_measured_alone(
+    budget_file: Path, capsys: pytest.CaptureFixture[str], seconds: float
+) -> None:
+    budgets.costs_file().parent.mkdir()
+    budgets.costs_file().write_text(json.dumps({"not slow": {"files": cost(test_waiting=9.0, test_cheap=1.0)}}))
+    (budget_file.parent / "pytest.py").write_text(
+        "import json, pathlib, sys\n"
+        "assert sys.argv[1:] == ['-q', '-m', 'not slow', 'tests/test_waiting.py']\n"
+        f"costs = json.dumps({{'not slow': {{'files': {cost(test_waiting=seconds)!r}}}}})\n"
+        "pathlib.Path('build/test-costs.json').write_text(costs)\n"
+    )
+    assert budgets.main() == (seconds > 4.5)
+    said = capsys.readouterr()
+    assert "tests/test_waiting.py took 9.0 s" in said.out
+    assert ("tests/test_waiting.py took 4.6 s" in said.err) == (seconds > 4.5)
 
 
 def test_what_was_measured_becomes_the_budget(budget_file: Path) -> None:
