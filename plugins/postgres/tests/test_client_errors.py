@@ -5,6 +5,7 @@ import psycopg
 import pytest
 from adbc_driver_manager import OperationalError
 from cdc_rangefeed_postgres.client_errors import text_of, translated
+from cdc_rangefeed_postgres.login_state import with_state
 from cdc_testing.postgres import Sql
 from psycopg.conninfo import make_conninfo
 
@@ -166,6 +167,20 @@ def test_a_login_that_the_server_refuses_is_terminal(database: str, sql: Sql) ->
         with pytest.raises(TerminalRangefeedError, match=expected) as raised, translated("connecting", mask):
             adbc.connect(refused)
         assert raised.value.repairable
+
+
+@pytest.mark.skipif(psycopg.pq.version() < 180000, reason="libpq does not trace what refuses a login")
+@pytest.mark.parametrize(("role", "state"), [("NOLOGIN", "28000"), ("LOGIN CONNECTION LIMIT 0", "53300")])
+def test_the_state_of_a_refused_login_is_found_whatever_its_text(
+    database: str, sql: Sql, role: str, state: str
+) -> None:
+    sql.execute(f"CREATE ROLE foreigner {role} PASSWORD 'x'")
+    refused = make_conninfo(database, user="foreigner", password="x")
+    with pytest.raises(psycopg.OperationalError) as caught:
+        psycopg.connect(refused)
+    assert caught.value.sqlstate is None
+    assert with_state(caught.value, refused).sqlstate == state
+    sql.execute("DROP ROLE foreigner")
 
 
 def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(database: str, sql: Sql) -> None:

@@ -23,7 +23,7 @@ _REFUSED_LOGIN = re.compile(
     r"authentication failed|no pg_hba\.conf entry|pg_hba\.conf rejects|is not permitted to log in|no password supplied"
     r"|FATAL:  (?:role|database) \".*\" does not exist|FATAL:  permission denied|valid client certificate"
 )
-"""Clients give no SQLSTATE when they cannot connect, only the server's text. In another language it is an outage."""
+"""Clients give no SQLSTATE when they cannot connect, only the server's text. `login_state` finds it in any language."""
 _REFUSED_TLS = re.compile(
     r"certificate verify failed|SSL error: .*alert (?!internal error)|does not match host name|does not support SSL"
     r"|certificate file|private key file"

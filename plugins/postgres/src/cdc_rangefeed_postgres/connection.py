@@ -12,8 +12,9 @@ import pyarrow as pa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cdc_core import ConfigError, OptionError, RangefeedContext, did_you_mean, mask, secret_forms, uri_secrets
-from cdc_rangefeed_postgres.client_errors import ClientError, text_of, translated
+from cdc_rangefeed_postgres.client_errors import ClientError, is_refused, text_of, translated
 from cdc_rangefeed_postgres.endpoints import Endpoint, closer_first, parse_endpoints
+from cdc_rangefeed_postgres.login_state import with_state
 from cdc_rangefeed_postgres.names import application_name
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -161,7 +162,10 @@ class Server:
         """Do what `connect` does, at *endpoint*, whichever is used."""
         keywords: dict[str, Any] = {"replication": "database"} if replication else {}
         conninfo = self._conninfo(endpoint, role)
-        connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, **keywords)
+        try:
+            connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, **keywords)
+        except psycopg.OperationalError as error:
+            raise (error if is_refused(error) else with_state(error, make_conninfo(conninfo, **keywords))) from None
         try:
             connection.execute(_SET)
         except BaseException:
