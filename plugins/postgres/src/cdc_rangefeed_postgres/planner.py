@@ -46,7 +46,7 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_use import SlotUse
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.step_plans import LogPlan, ScanPlan, log_bytes, log_end
-from cdc_rangefeed_postgres.timeline import require_same
+from cdc_rangefeed_postgres.timeline import require_same, warn_of_step
 from cdc_rangefeed_postgres.token import PostgresToken, endpoint_of
 from cdc_rangefeed_postgres.truncation import PartitionsTruncatedError, TruncateSearch
 from cdc_rangefeed_postgres.versions import Versions
@@ -138,6 +138,7 @@ class PostgresPlanner(StepPlanner):
         if first.scan is not None or last.scan is not None or first.endpoint != last.endpoint:
             return None
         if last.timeline not in (0, first.timeline):  # a server that was promoted
+            warn_of_step(self._server, last, first.timeline)
             return None
         # As in every first step of an attempt, the log is searched for the shapes that it announces. When they and the
         # catalog agree with what the earlier attempt found, the slices are the same.

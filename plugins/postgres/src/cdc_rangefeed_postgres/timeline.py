@@ -7,7 +7,7 @@ its end alone does not show whether a changefeed has delivered what the server n
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import psycopg
@@ -58,6 +58,24 @@ def followed(server: Server, connection: Connection, saved: PostgresToken, *, re
                 f" before it had received them. {remedy}"
             )
     return replace(saved, timeline=present or saved.timeline)
+
+
+def warn_of_step(server: Server, begun: PostgresToken, present: int) -> None:
+    """Log a warning when some rows of a step up to *begun*, which was not saved, may not exist on timeline *present*.
+
+    Whether they were delivered is not known: with `synchronized_standby_slots`, none were.
+    """
+    left = None
+    with suppress(psycopg.Error):  # `followed` has logged a server that does not tell
+        left = _left_at(server, begun.timeline, present) if begun.timeline < present else None
+    if left is not None and left < begun.lsn:
+        log.warning(
+            "the server's log left timeline %d at %s, but a step up to %s had begun, and its rows may have been"
+            " delivered; unless synchronized_standby_slots was set, compare the destination with `cdc audit`",
+            begun.timeline,
+            lsn_text(left),
+            lsn_text(begun.lsn),
+        )
 
 
 def require_same(connection: Connection, start: PostgresToken) -> int:
