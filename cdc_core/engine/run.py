@@ -74,10 +74,7 @@ class Run:
         try:
             with RunLock(self._run.state_dir / f"{self._run.feed.name}.lock") as lock:
                 if not lock.acquire():
-                    raise ConfigError(
-                        f"changefeed '{self._run.feed.name}' is already running from {self._run.state_dir} (process"
-                        f" {lock.holder}); stop it first"
-                    )
+                    raise self._already_running(lock.holder)
                 ending = self._registered()
         except WatchError as failed:
             (error,) = failed.args
@@ -93,6 +90,12 @@ class Run:
         with self._control.pause_lock:
             self._control.pause, self._control.resumed = None, True
             self._run.store.claims.resume_run(self._run.feed.name)
+
+    def _already_running(self, process: str) -> CdcError:
+        text = f"changefeed '{self._run.feed.name}' is already running from {self._run.state_dir} (process {process})"
+        if self._run.job_epoch is None:
+            return ConfigError(f"{text}; stop it first")
+        return RetryableError(f"{text}; kill that process of an earlier run if it does not end on its own")
 
     def _registered(self) -> Ending:
         run, known = self._run, register(self._run.feed, self._run.store, epoch=self._run.job_epoch)

@@ -253,6 +253,7 @@ class Node:
             if not self._leaving:
                 self._adopt(overview, lease)
                 self._move(overview, lease)
+                self._running.restart_outdated()
                 self._running.keep_spares()
                 self._schedules.tick()
                 self.counts.expired += len(self._retention_limit.enforce(overview.now))
@@ -292,7 +293,7 @@ class Node:
         self._free_for = Counter({job.name: self._free_for[job.name] + 1 for job in free})
         me = replace(lease.node, problems=self._definitions.problems())
         choices = choose(overview, me, may_run=self._running.may_run, free_for=self._free_for)
-        lease.problems = self._definitions.problems()
+        lease.problems = self._running.failures(free) | self._definitions.problems()
         for name in choices.adopt:
             adopted = self._store.claims.adopt(name, lease.node)
             if adopted is not None:

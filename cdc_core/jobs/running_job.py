@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from cdc_core.config.interpolation import reference_values
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_progress import saved_steps
 from cdc_core.engine.error_text import one_line
@@ -110,6 +112,20 @@ class RunningJob:
 
     Once another step is saved, what such a call delivers late are repeats.
     """
+    references: frozenset[str] = field(init=False)
+    """What the references in the definition stood for when this work began."""
+
+    def __post_init__(self) -> None:
+        self.references = self._references()
+
+    def _references(self) -> frozenset[str]:
+        return frozenset() if self.feed is None else reference_values(self.feed.stored, environ=os.environ)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it is a run that fails, and a reference stands for something new: for a secret that was changed."""
+        failing = not isinstance(self.run, Reverting) and self.run.status.retrying is not None
+        return failing and not self._references() <= self.references
 
     @property
     def has_begun(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cdc_core.engine.attempt_progress import saved_steps
@@ -31,18 +31,18 @@ class BackOff:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._waits: dict[str, tuple[float, float]] = {}
+        self._waits: dict[str, tuple[float, float, str]] = {}
 
-    def is_over(self, name: str) -> bool:
-        """Return whether the node may run job *name*."""
-        not_before, _ = self._waits.get(name, (float("-inf"), 0.0))
-        return self._clock() >= not_before
+    def why_not(self, name: str) -> str | None:
+        """Return how job *name* has failed here, None if the node may run it."""
+        not_before, _, reason = self._waits.get(name, (float("-inf"), 0.0, ""))
+        return None if self._clock() >= not_before else reason
 
     def ended(self, name: str, ended: Ended, reason: str | None) -> None:
         """Note how the run of job *name* has ended here. One that was stopped for a *reason* failed."""
-        _, wait_s = self._waits.pop(name, (0.0, _FIRST_WAIT_S))
+        _, wait_s, _ = self._waits.pop(name, (0.0, _FIRST_WAIT_S, ""))
         if ended == "stopped" and reason is not None:
-            self._waits[name] = self._clock() + wait_s, min(2 * wait_s, _MAX_WAIT_S)
+            self._waits[name] = self._clock() + wait_s, min(2 * wait_s, _MAX_WAIT_S), reason
 
 
 _SETTLED_POLLS = 30
@@ -111,7 +111,12 @@ class RunningJobs:
 
     def may_run(self, job: JobRecord) -> bool:
         """Return whether this node can run *job*, and has not failed to a moment ago."""
-        return self._back_off.is_over(job.name) and self._definitions.why_not(job) is None
+        return self._back_off.why_not(job.name) is None and self._definitions.why_not(job) is None
+
+    def failures(self, free: Iterable[JobRecord]) -> dict[str, str]:
+        """Return how those *free* jobs that are to run have failed here a moment ago."""
+        found = {job.name: self._back_off.why_not(job.name) for job in free if job.state == "running"}
+        return {name: reason for name, reason in found.items() if reason is not None}
 
     def begin(self, adopted: Adoption, lease: Lease, *, leaving: bool) -> None:
         """Begin what an adopted job is in need of; hand it over if the node is *leaving*. Raises: RetryableError."""
@@ -137,6 +142,13 @@ class RunningJobs:
         for name, running in self.by_name.items():
             job = mine.get(name)
             if not isinstance(running.run, Reverting) and (job is None or job.state != "running"):
+                self._stop(running)
+
+    def restart_outdated(self) -> None:
+        """Stop what fails since a secret was changed: whoever adopts it reads the new one. Called at each poll."""
+        for name, running in self.by_name.items():
+            if not running.stop_requested and running.is_outdated:
+                log.info("job '%s' restarts, because a secret has changed", name, extra={"changefeed": name})
                 self._stop(running)
 
     def stop_all(self) -> None:

@@ -129,7 +129,7 @@ def delivers(nodes: Nodes, directory: Path, now: Any) -> None:
         nodes.eventually(f"{name} delivers", lambda name=name: last_resolved(directory / name) >= now)
 
 
-def test_a_job_retries_until_the_password_that_was_changed_is_right_again(
+def test_a_job_retries_until_a_password_that_was_changed_is_right_at_the_server_or_in_its_file(
     nodes: Nodes, sql: Sql, database: str, tmp_path: Path
 ) -> None:
     sql.execute("CREATE TABLE orders (id int PRIMARY KEY)")
@@ -162,5 +162,11 @@ def test_a_job_retries_until_the_password_that_was_changed_is_right_again(
     now = clock(database)
     nodes.eventually("it delivers", lambda: last_resolved(files) >= now)
     nodes.eventually("a step is saved", lambda: reports(nodes.store)[0].state == "running")
+    change("another")
+    nodes.eventually("it is retried", lambda: retried(1))
+    source = tmp_path / "nodes" / "orders.source"
+    source.write_text(source.read_text().replace(":secret@", ":another@"))
+    now = clock(database)
+    nodes.eventually("it delivers", lambda: last_resolved(files) >= now)
     nodes["one"].end()
     assert set(replay(files).tables["orders"]) == {"[1]"}

@@ -23,6 +23,7 @@ from cdc_testing.stored import die, progress
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.engine import history_meter
+from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.jobs import node as node_module
 from cdc_core.store.job_values import JobRecord
@@ -83,6 +84,19 @@ def test_what_fails_after_the_adoption_hands_the_job_back(
         assert problems(store)["a"] == "ValueError: no room for a"
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
     assert [event.reason for event in store.jobs.events("a")] == ["created", "adopted", "ValueError: no room for a"]
+
+
+def test_a_job_waits_for_the_end_of_an_earlier_process_of_its_node(store: ProgressStore, tmp_path: Path) -> None:
+    host = StuckHost()
+    with RunLock(tmp_path / "a.lock") as lock:
+        assert lock.acquire()
+        create(store, "a")
+        with bare_node(bare_settings(store.url, tmp_path), host, plugins()):
+            eventually("its problem is known", lambda: "a" in problems(store))
+            assert f"is already running from {tmp_path} (process {os.getpid()})" in problems(store)["a"]
+            lock.release()
+            eventually("it runs", lambda: "a" in host.stuck)
+            host.freed["a"].set()
 
 
 def test_a_job_that_no_node_can_run_can_be_canceled(store: ProgressStore, tmp_path: Path) -> None:
