@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,13 +18,14 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop*, which takes no lock, at each of the signals during the block. Main thread only.
 
     SIGHUP stays ignored where it is, as under `nohup`. A terminal that closes sends it twice, by the shell and by the
-    kernel: all of them are one.
+    kernel: all of them are one. What is written to it from then on leads nowhere, instead of failing.
     """
     hung_up: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if number == signal.SIGHUP:
             hung_up.append(number)
+            _leave_terminal()
         if number != signal.SIGHUP or len(hung_up) == 1:
             stop()
 
@@ -33,6 +37,16 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, handler in saved.items():
             signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Have the standard streams lead nowhere that led to a terminal which is closed."""
+    for stream in range(3):
+        try:
+            termios.tcgetattr(stream)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
 
 
 def take_back_interrupts() -> None:

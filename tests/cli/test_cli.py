@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -128,3 +130,38 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: nope.toml cannot be read: No such file or directory\n"
+
+
+def test_an_interrupt_while_modules_load_leaves_no_traceback() -> None:
+    code = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "cdc_core.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+from cdc_core.__main__ import main
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_a_command_that_stops_ends_well_after_its_terminal_closed() -> None:
+    code = """
+import os, threading
+from cdc_core.cli.stop_signals import stop_signals
+os.open(os.ttyname(0), os.O_RDWR)  # now it is the terminal of this session
+told = threading.Event()
+with stop_signals(told.set):
+    print("ready", flush=True)
+    told.wait()
+    print("stopped", flush=True)
+"""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, start_new_session=True) as process:
+        os.close(its)
+        assert os.read(ours, 5) == b"ready"
+        os.close(ours)
+        assert process.wait(300) == 0
