@@ -34,6 +34,20 @@ def test_only_what_someone_changes_at_the_endpoint_is_repairable() -> None:
 
 
 @pytest.mark.parametrize(
+    ("title", "remedy"),
+    [
+        ("No required SSL certificate was sent", "Set client_cert and client_key"),
+        ("The SSL certificate error", "Check client_cert and client_key"),
+        ("The plain HTTP request was sent to HTTPS port", "Write webhook-https:// in the sink URI"),
+        ("Bad Request", ""),
+    ],
+)
+def test_no_row_is_bad_because_nginx_refuses_every_request(title: str, remedy: str) -> None:
+    answer = Answer(status=400, text=f"<html> <head><title>400 {title}</title></head> <body> <center>…")
+    assert (answer.meaning is Meaning.REFUSED, answer.remedy, answer.repairable) == (not remedy, remedy, bool(remedy))
+
+
+@pytest.mark.parametrize(
     ("value", "date", "seconds"),
     [
         ("0", None, 0.0),

@@ -13,18 +13,19 @@ from cdc_sink_webhook.connections import Connection, ConnectionPool
 
 
 class FakePool:
-    """A pool of httpcore2 that connects to nothing."""
+    """A pool of httpcore2 that connects to nothing. `say_goodbye` does what the endpoint does."""
 
-    def __init__(self) -> None:
+    def __init__(self, say_goodbye: Callable[[], None]) -> None:
+        self.say_goodbye = say_goodbye
         self.closed = False
 
     async def aclose(self) -> None:
         self.closed = True
 
 
-def new_pool(*, idle_s: float = 60.0) -> ConnectionPool:
+def new_pool(*, idle_s: float = 60.0, max_age_s: float = 300.0) -> ConnectionPool:
     fake: Any = FakePool
-    return ConnectionPool(fake, idle_s=idle_s)
+    return ConnectionPool(fake, idle_s=idle_s, max_age_s=max_age_s)
 
 
 def is_closed(connection: Connection) -> bool:
@@ -105,19 +106,24 @@ def test_no_request_waits_for_a_failed_one() -> None:
     run(test, new_pool())
 
 
-def test_a_retired_connection_is_closed_after_its_last_request() -> None:
+@pytest.mark.parametrize("reason", ["timeout", "goodbye", "age"])
+def test_a_retired_connection_is_closed_after_its_last_request(reason: str) -> None:
     async def test(pool: ConnectionPool, stack: AsyncExitStack) -> None:
         async with pool.lease() as connection:
             await receive_settings(connection, streams=5)
             async with pool.lease() as shared:
                 assert shared is connection
-                pool.retire(connection)
+                if reason == "timeout":
+                    pool.retire(connection)
+                elif reason == "goodbye":
+                    fake: Any = connection.pool
+                    fake.say_goodbye()
             async with pool.lease() as other:
                 assert other is not connection
             assert not is_closed(connection)
         assert is_closed(connection)
 
-    run(test, new_pool())
+    run(test, new_pool(max_age_s=0.0 if reason == "age" else 300.0))
 
 
 @pytest.mark.parametrize(("idle_s", "closed"), [(0.0, True), (60.0, False)])

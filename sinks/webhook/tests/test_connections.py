@@ -117,9 +117,14 @@ def test_a_long_answer_takes_no_room_of_later_answers(hook: WebhookRig) -> None:
     assert len(hook.server.requests(hook.path)) == count
 
 
+def test_the_reason_why_the_endpoint_cannot_be_reached_is_shown(hook: WebhookRig) -> None:
+    with pytest.raises(RetryableSinkError, match=r"failed 4 times: cannot connect \(Connection refused\)$"):
+        write(hook.sink(uri="webhook-https://127.0.0.1:9/x"), rows([1]))
+
+
 @pytest.fixture
 def nginx_port(hook: WebhookRig, tmp_path: Path) -> Iterator[int]:
-    """The port of nginx in front of the endpoint. As by default, it takes bodies of 1 MB."""
+    """The port of nginx in front of the endpoint. As by default, it takes bodies of 1 MB; of requests, 60."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed")
@@ -133,6 +138,7 @@ def nginx_port(hook: WebhookRig, tmp_path: Path) -> Iterator[int]:
             access_log off; {"".join(f"{kind}_temp_path {tmp_path}/{kind};" for kind in kinds)}
             server {{
                 listen 127.0.0.1:{port} ssl http2;
+                keepalive_requests 60;
                 ssl_certificate {certificates.server_cert}; ssl_certificate_key {certificates.server_key};
                 location / {{ proxy_pass https://127.0.0.1:{hook.server.port}; }}
             }}
@@ -160,6 +166,14 @@ def test_a_proxy_may_refuse_a_large_body_before_it_has_all_of_it(hook: WebhookRi
     assert delivered(hook.server, hook.path) == {0, 2, 3}
 
 
+def test_no_request_is_sent_twice_because_the_endpoint_closes_a_connection_gracefully(
+    hook: WebhookRig, nginx_port: int
+) -> None:
+    write(hook.sink(uri=f"webhook-https://localhost:{nginx_port}{hook.path}"), rows(range(400)))
+    assert delivered(hook.server, hook.path) == set(range(400))
+    assert len(hook.server.requests(hook.path)) == 400
+
+
 def test_connecting_does_not_count_against_the_timeout_of_a_request(hook: WebhookRig, proxy: Any) -> None:
     proxy.connect_s = 2.5
     hook.server.faults(slow_s=2.5)
@@ -175,7 +189,7 @@ def test_a_connection_is_closed_when_its_tls_handshake_is_canceled(hook: Webhook
         sink = hook.sink(options, uri=f"webhook-https://127.0.0.1:{port}/x")
         gc.disable()  # the garbage collector would close them eventually
         try:
-            with pytest.raises(RetryableSinkError, match="no response within"):
+            with pytest.raises(RetryableSinkError, match="cannot connect within"):
                 write(sink, rows([1]))
             assert not [
                 each for each in psutil.Process().net_connections("tcp") if each.raddr and each.raddr.port == port

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC
@@ -44,6 +45,13 @@ _MISCONFIGURED = {
 }
 _IN_THE_CHANGEFEED = frozenset({301, 308, 414, 431, 451})
 """Misconfigured for good: only the options of the changefeed can be changed."""
+_OF_NGINX = {
+    "No required SSL certificate was sent": "Set client_cert and client_key",
+    "The SSL certificate error": "Check client_cert and client_key",
+    "The plain HTTP request was sent to HTTPS port": "Write webhook-https:// in the sink URI",
+}
+"""The titles of pages with which nginx answers 400 to every request, whatever its body is."""
+_PAGE_OF_NGINX = re.compile(rf"<html> <head><title>400 ({'|'.join(_OF_NGINX)})</title>")
 _MAX_WAIT_S = 3600.0
 _REDIRECTED = "Redirects are not followed: put the final URL into the sink URI"
 
@@ -61,7 +69,7 @@ class Answer:
         """What the status means."""
         if 200 <= self.status < 300:
             return Meaning.DELIVERED
-        if self.status in _MISCONFIGURED or self.status < 400:
+        if self.status in _MISCONFIGURED or self.status < 400 or self._title_of_nginx:
             return Meaning.MISCONFIGURED
         if self.status in _BUSY or self.status >= 500:
             return Meaning.BUSY
@@ -77,7 +85,14 @@ class Answer:
     @property
     def remedy(self) -> str:
         """What the user can do about this status; empty where there is no advice."""
-        return _REDIRECTED if self.status < 400 else _MISCONFIGURED.get(self.status, "")
+        if self.status < 400:
+            return _REDIRECTED
+        return _OF_NGINX.get(self._title_of_nginx) or _MISCONFIGURED.get(self.status, "")
+
+    @property
+    def _title_of_nginx(self) -> str:
+        page = _PAGE_OF_NGINX.match(self.text) if self.status == 400 else None
+        return page[1] if page else ""
 
     def __str__(self) -> str:
         return f"{self.status}: {self.text}" if self.text else str(self.status)

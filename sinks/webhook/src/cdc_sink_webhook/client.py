@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import ssl
 import time
@@ -26,6 +27,8 @@ from cdc_sink_webhook.signature import Signer
 logging.getLogger("hpack").setLevel(logging.INFO)
 
 _IDLE_S = 60.0
+_MAX_AGE_S = 300.0
+"""A new connection finds a new address of the endpoint."""
 _HTTP2_WINDOW_BYTES = 65_535
 """So much of a body is sent with HTTP/2 before the endpoint asks for more."""
 _MAX_READ_BYTES = 64 * 1024
@@ -62,18 +65,7 @@ class Client:
         mask: Callable[[str], str],
     ) -> None:
         self._connections, self._http1_connections = (
-            ConnectionPool(
-                partial(
-                    httpcore2.AsyncConnectionPool,
-                    ssl_context=context,
-                    max_connections=None,  # one, and its successor while the last requests on it finish
-                    max_keepalive_connections=1,
-                    keepalive_expiry=_IDLE_S,
-                    http2=http2,
-                    network_backend=TlsBackend() if context is not None else None,
-                ),
-                idle_s=_IDLE_S,
-            )
+            ConnectionPool(partial(_new_pool, context, http2), idle_s=_IDLE_S, max_age_s=_MAX_AGE_S)
             for http2 in (context is not None, False)
         )
         self._sends_large_by_http1 = False
@@ -121,20 +113,19 @@ class Client:
             async with connections.lease() as connection:
                 try:
                     async with asyncio.timeout(self._timeout_s) as limit:
-                        known = connection.capacity_known.is_set()
-                        extensions = {} if known else {"trace": self._trace(connection, limit)}
+                        extensions = {} if connection.connected else {"trace": self._trace(connection, limit)}
                         attempt = httpcore2.Request(
                             b"POST", self._url, headers=headers, content=request.body, extensions=extensions
                         )
                         return await self._exchange(connections, connection, attempt)
                 except TimeoutError:
                     connections.retire(connection)
-                    raise
-        except TimeoutError:
-            waited = format_duration(self._timeout_s)
-            raise NoAnswerError(f"no response within webhook_client_timeout = {waited}") from None
+                    missing = "no response" if connection.connected else "cannot connect"
+                    waited = format_duration(self._timeout_s)
+                    raise NoAnswerError(f"{missing} within webhook_client_timeout = {waited}") from None
         except httpcore2.ConnectError as error:
-            raise NoAnswerError(f"cannot connect ({self._shown(str(error))})", refused=_is_refusal(error)) from error
+            reason = self._shown(_reason(error))
+            raise NoAnswerError(f"cannot connect ({reason})", refused=_is_refusal(error)) from error
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
@@ -196,6 +187,21 @@ class Client:
         return line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…"
 
 
+def _new_pool(
+    context: ssl.SSLContext | None,
+    http2: bool,
+    on_goodbye: Callable[[], None],
+) -> httpcore2.AsyncConnectionPool:
+    return httpcore2.AsyncConnectionPool(
+        ssl_context=context,
+        max_connections=None,  # one, and its successor while the last requests on it finish
+        max_keepalive_connections=1,
+        keepalive_expiry=_IDLE_S,
+        http2=http2,
+        network_backend=TlsBackend(on_goodbye) if context is not None else None,
+    )
+
+
 def _is_refusal(error: BaseException | None) -> bool:
     """Return whether *error* says that one side does not accept the certificate of the other, or its TLS.
 
@@ -208,6 +214,15 @@ def _is_refusal(error: BaseException | None) -> bool:
             return isinstance(error, ssl.SSLCertVerificationError) or refused
         error = error.__cause__ or error.__context__
     return False
+
+
+def _reason(error: BaseException) -> str:
+    """Return what *error* says, or the system's reason: anyio says only that all attempts to connect failed."""
+    first = error
+    while (cause := first.__cause__ or first.__context__) is not None:
+        first = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause
+    number = first.errno if isinstance(first, OSError) and not isinstance(first, ssl.SSLError) else None
+    return os.strerror(number) if number is not None and number > 0 else str(error)
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -14,6 +14,9 @@ _MAX_CONCURRENT_STREAMS = 3
 """The number of this setting in RFC 9113."""
 _MAX_STREAMS = 100
 """httpcore2 never has more requests on one HTTP/2 connection, whatever the endpoint allows."""
+_GOAWAY = 7
+"""The type of this frame in RFC 9113. Its payload begins with the last stream and the error, 4 bytes each."""
+_FRAME_HEAD_BYTES = 9
 
 
 class Connection:
@@ -21,11 +24,13 @@ class Connection:
 
     def __init__(self, pool: httpcore2.AsyncConnectionPool) -> None:
         self.pool = pool
+        self.opened_at = time.monotonic()
         self.users = 0
         """Requests on the connection, and those that wait to learn its capacity."""
         self.capacity: int | None = None
         """How many requests it accepts at a time: 1 with HTTP/1.1; with HTTP/2 the endpoint decides."""
         self.capacity_known = asyncio.Event()
+        self.connected = False
         self.usable = True
         self.released_at = 0.0
 
@@ -36,6 +41,7 @@ class Connection:
 
     async def trace(self, name: str, info: dict[str, Any]) -> None:
         """Learn the capacity from events of httpcore2. This is the extension `trace` of a request."""
+        self.connected |= name.endswith(".send_request_headers.started")
         if name == "http11.send_request_headers.started":
             self.set_capacity(1)
         elif name == "http2.receive_remote_settings.complete":
@@ -58,10 +64,20 @@ class ConnectionPool:
     request timed out.
     """
 
-    def __init__(self, new_pool: Callable[[], httpcore2.AsyncConnectionPool], *, idle_s: float) -> None:
-        """Use *new_pool* to make the pool of one connection. A connection is closed after *idle_s* without requests."""
+    def __init__(
+        self,
+        new_pool: Callable[[Callable[[], None]], httpcore2.AsyncConnectionPool],
+        *,
+        idle_s: float,
+        max_age_s: float,
+    ) -> None:
+        """Use *new_pool* to make the pool of one connection, which calls its argument when the endpoint says goodbye.
+
+        A connection is closed after *idle_s* without requests, and gets no more of them after *max_age_s*.
+        """
         self._new_pool = new_pool
         self._idle_s = idle_s
+        self._max_age_s = max_age_s
         self._expected_capacity = _MAX_STREAMS
         self._connections: set[Connection] = set()
         self._available: dict[Connection, None] = {}  # those with free capacity; the last one is used next
@@ -108,12 +124,13 @@ class ConnectionPool:
     async def _release(self, connection: Connection) -> None:
         connection.users -= 1
         connection.released_at = time.monotonic()
+        connection.usable &= connection.released_at - connection.opened_at < self._max_age_s
         self._update_available(connection)
         if not connection.usable and not connection.users:
             await self._close(connection)
 
     def _new_connection(self) -> Connection:
-        connection = Connection(self._new_pool())
+        connection = Connection(self._new_pool(lambda: self.retire(connection)))
         self._connections.add(connection)
         return connection
 
@@ -137,26 +154,86 @@ class ConnectionPool:
 
 
 class TlsBackend(httpcore2.AnyIOBackend):
-    """Opens TLS connections and closes the socket when the handshake is canceled.
+    """Opens TLS connections, closes the socket when the handshake is canceled, and lets HTTP/2 end gracefully.
 
     httpcore2 closes the socket when a handshake fails, but not when it is canceled from outside, for example by the
     time limit of the request. The socket would stay open until it is garbage collected.
     """
 
+    def __init__(self, on_goodbye: Callable[[], None]) -> None:
+        self._on_goodbye = on_goodbye
+
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
         """Return a connection that waits for `start_tls`."""
-        return _PlainStream(await super().connect_tcp(*args, **kwargs))
+        return _PlainStream(await super().connect_tcp(*args, **kwargs), self._on_goodbye)
 
 
 class _PlainStream(httpcore2.AsyncNetworkStream):
     """A connection before its TLS handshake. It offers nothing else."""
 
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, on_goodbye: Callable[[], None]) -> None:
         self._stream = stream
+        self._on_goodbye = on_goodbye
 
     async def start_tls(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:
         try:
-            return await self._stream.start_tls(*args, **kwargs)
+            stream = await self._stream.start_tls(*args, **kwargs)
         except BaseException:
             await self._stream.aclose()
             raise
+        is_http2 = stream.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
+        return _Http2Stream(stream, self._on_goodbye) if is_http2 else stream
+
+
+class _Http2Stream(httpcore2.AsyncNetworkStream):
+    """A connection that hides the frame GOAWAY from httpcore2 if it reports no error, and calls *on_goodbye* instead.
+
+    Endpoints send it before they close a connection, for example nginx after 1,000 requests, and still answer the
+    requests that they have. httpcore2 would give these up, and they would be sent twice. Requests that the endpoint
+    did not take break when it closes the connection.
+    """
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, on_goodbye: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_goodbye = on_goodbye
+        self._unread = b""
+        self._passing_bytes = 0
+        """How much of the present frame is still to be passed on."""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        while True:
+            data = await self._stream.read(max_bytes, timeout)
+            shown = self._without_goodbye(data)
+            if shown or not data:
+                return shown
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    def _without_goodbye(self, data: bytes) -> bytes:
+        """Return what httpcore2 may see of *data*, and of what was read before."""
+        unread, shown = self._unread + data, []
+        while self._passing_bytes or len(unread) >= _FRAME_HEAD_BYTES:
+            if not self._passing_bytes:
+                frame_bytes = _FRAME_HEAD_BYTES + int.from_bytes(unread[:3])
+                if unread[3] == _GOAWAY:
+                    if len(unread) < frame_bytes:
+                        break
+                    if not any(unread[_FRAME_HEAD_BYTES + 4 : _FRAME_HEAD_BYTES + 8]):
+                        self._on_goodbye()
+                        unread = unread[frame_bytes:]
+                        continue
+                self._passing_bytes = frame_bytes
+            shown.append(unread[: self._passing_bytes])
+            unread = unread[self._passing_bytes :]
+            self._passing_bytes -= len(shown[-1])
+            if not unread:
+                break
+        self._unread = unread
+        return b"".join(shown)
