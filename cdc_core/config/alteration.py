@@ -100,7 +100,7 @@ def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str
     """
     changed, excluded = list(tables), list[str]()
     for table in drop:
-        if table in add:
+        if any(same_entry(table, each, schema) for each in add):
             raise ConfigError(f"table '{table}' is both added and dropped; to emit its rows again, use `cdc rescan`")
         name = matched(tables, table, schema)
         if any(same_entry(table, each, schema) for each in tables):

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.config.listed_tables import watches
+from cdc_core.config.listed_tables import namesakes, watches
 from cdc_core.schema import TableName
 from cdc_core.sql_names import listed
 from cdc_core.store.database import Aggregate
@@ -99,11 +99,13 @@ def rescan_returning(
     """
     options = (definition.get("written") or {}).get("options", {})
     is_wanted = all(str(text).lower() != "no" for option, text in options.items() if option.lower() == "initial_scan")
-    changed = [entry.strip().removeprefix("!") for entry in {*before} ^ {*definition["tables"]}]
+    now = definition["tables"]
+    changed = [entry.strip().removeprefix("!") for entry in {*before} ^ {*now}]
     for table in {span.table: None for span, _ in frontier_of(row.frontier)} if changed else ():
         found = TableName.parse(table)
         name = listed((found.schema, found.table))
-        if not watches(changed, name) or watches(before, name) or not watches(definition["tables"], name):
+        others = namesakes([*before, *now], name)
+        if not watches(changed, name) or watches(before, name, but=others) or not watches(now, name):
             continue
         chosen = [scan for entry, scan in scans.items() if watches([entry], name)]
         if (chosen or [is_wanted])[-1]:

@@ -21,7 +21,9 @@ from cdc_core.config.definition import changefeed_of
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import ConfigError, FencedError
+from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
+from cdc_core.span import Span
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 ENVIRON = {"PAPER_PASSWORD": "hunter2", "MASK_KEY": "a-key-of-many-characters"}
@@ -71,12 +73,12 @@ def change(*, add: Any = (), drop: Any = (), unset: Any = (), **set_: str) -> Al
     return Alteration(add=add, drop=drop, set=set_, unset=unset)
 
 
-def begin(store: ProgressStore, feeds: Changefeeds, name: str) -> None:
+def begin(store: ProgressStore, feeds: Changefeeds, name: str, saved: Progress | None = None) -> None:
     """Have a node begin with the job, which is paused then."""
     [one] = store.nodes.living()
     adopted = store.claims.adopt(name, one)
     assert adopted is not None
-    store.progress.save(name, adopted.epoch, progress())
+    store.progress.save(name, adopted.epoch, saved or progress())
     feeds.pause(name, "maintenance")
     store.claims.settle(name, one, "stopped")
 
@@ -198,25 +200,33 @@ class TestAJob:
 
     @pytest.mark.parametrize("runs", [False, True])
     @pytest.mark.parametrize("scan", [None, True, False])
+    @pytest.mark.parametrize(("table", "other"), [("public.users", "public.counter"), ("app.users", "users")])
     def test_reads_a_table_again_that_is_dropped_and_added_before_the_next_run(
-        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path, runs: bool, scan: bool | None
+        self,
+        store: ProgressStore,
+        feeds: Changefeeds,
+        tmp_path: Path,
+        runs: bool,
+        scan: bool | None,
+        table: str,
+        other: str,
     ) -> None:
-        tables = ["public.counter", "public.users"]
-        both = changefeed_of("users", {**written(tmp_path), "tables": tables}, origin="a test", environ=ENVIRON)
+        both = changefeed_of("users", {**written(tmp_path), "tables": [other, table]}, origin="a test", environ=ENVIRON)
         feeds.create(feeds.resolved(both), owner="ann", connect=False)
-        begin(store, feeds, "users")
+        spans = [Span(name) for name in sorted({f"shop.{table}", "shop.public.users"})]
+        begin(store, feeds, "users", replace(progress(), frontier=Frontier(spans)))
         [one] = store.nodes.living()
         if runs:
             feeds.resume("users")
             assert store.claims.adopt("users", one) is not None
-        with pytest.raises(ConfigError, match=r"table 'public\.users' is both added and dropped"):
-            feeds.alter("users", change(drop=["public.users"], add=["public.users"]), by="ann")
-        feeds.alter("users", change(drop=["public.users"]), by="ann")
-        feeds.alter("users", change(add=["public.users"]), by="ann", scans=scan)
+        with pytest.raises(ConfigError, match=rf"table '{table}' is both added and dropped"):
+            feeds.alter("users", change(drop=[table], add=[table]), by="ann")
+        feeds.alter("users", change(drop=[table]), by="ann")
+        feeds.alter("users", change(add=[table]), by="ann", scans=scan)
         if runs:
             store.claims.settle("users", one, "stopped")
         asked = [found.table for found in store.rescans.waiting("users", new_slot=False)]
-        assert asked == ([] if scan is False else ["shop.public.users"])
+        assert asked == ([] if scan is False else [f"shop.{table}"])
 
     def test_that_runs_continues_with_the_changes_after_its_step(
         self, store: ProgressStore, feeds: Changefeeds
