@@ -58,7 +58,7 @@ from cdc_core.spark.private_api import (
     written_out,
 )
 from cdc_core.spark.python_functions import call_fields, called
-from cdc_core.spark.query_refusals import clock_reading, named, reason_of
+from cdc_core.spark.query_refusals import named, reason_of, unusable
 
 for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(_name).disabled = True
@@ -314,7 +314,7 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
         found = next((each for each in (plan.nodeName(), under[0].nodeName()) if each in _MANY_ROWS), "Aggregate")
         raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[found]}")
     times = {column.name for column in query.schema.columns if column.type.kind in (Kind.TIME, Kind.TIMETZ)}
-    reason = next(filter(None, (clock_reading(each, times) for each in items(written_out(plan).expressions()))), "")
+    reason = next(filter(None, (unusable(each, times) for each in items(written_out(plan).expressions()))), "")
     if reason:
         raise refusal(query.text, output.at, f"{output.text}: {reason}")
     for expression in items(plan.expressions()):

@@ -155,6 +155,35 @@ def _shown(error: PySparkException | Py4JJavaError) -> str:
     return named(text).strip()
 
 
+_UNITS_OF_DATES = ("year", "quarter", "month", "week")
+_UNITS = {
+    "TruncDate": _UNITS_OF_DATES,
+    "TruncTimestamp": (*_UNITS_OF_DATES, "day", "hour", "minute", "second", "millisecond", "microsecond"),
+}
+"""What `trunc` and `date_trunc` can truncate to."""
+_OTHER_NAMES = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}
+
+
+def unusable(expression: JavaObject, times: Collection[str]) -> str:
+    """Return why no query can have *expression*: it reads the clock, or is null for all rows. Empty if one can.
+
+    The columns *times* are times of day.
+    """
+    return clock_reading(expression, times) or _null_for_all_rows(expression)
+
+
+def _null_for_all_rows(expression: JavaObject) -> str:
+    """Return which constant Spark does not know and takes for null; empty where there is none."""
+    kind = expression.nodeName()
+    if units := _UNITS.get(kind):
+        unit = _constant(expression.format()).lower()
+        if unit and _OTHER_NAMES.get(unit, unit) not in units:
+            return f"there is no unit '{unit}'; write one of {', '.join(units)}"
+    if kind == "GetJsonObject" and (path := _constant(expression.path())) and not path.startswith("$"):
+        return f"'{path}' is not a path; write '$.{path}'"
+    return next(filter(None, map(_null_for_all_rows, items(expression.children()))), "")
+
+
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
 _CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _NAME_OF_ZONE = re.compile(r"[A-Za-z]{2}")

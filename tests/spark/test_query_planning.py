@@ -80,6 +80,9 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT id FROM orders WHERE date_format(at, 'YYYY') > '1'", "date_format(at, 'YYYY') > '1': Spark does not"),
         ("SELECT id, name AS n, name LIKE 'a\\' AS x FROM orders", "name LIKE 'a\\': The format is invalid"),
         ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
+        ("SELECT date_trunc('hours', at) AS x FROM orders", "date_trunc('hours', at): there is no unit 'hours'; write"),
+        ("SELECT id FROM orders WHERE trunc(day, 'DD') > day", "trunc(day, 'DD') > day: there is no unit 'dd'; write"),
+        ("SELECT get_json_object(doc, 'a') AS x FROM orders", "get_json_object(doc, 'a'): 'a' is not a path; write '$"),
     ],
 )
 def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
