@@ -107,9 +107,10 @@ class Files:
         for form in rig.some("updated", rows=True, output="files"):
             several = [history(rig.every_kind(form, topic)), rows(_ORDERS, [])]
             for sample in rig.accepted(form, samples, topic):
-                schema = table(f"of_{sample.name}", {"id": INT8, "value": sample.type})
-                values = [*sample.ordinary, None, *sample.odd]
-                several.append(rows(schema, [Change({"id": n, "value": value}) for n, value in enumerate(values)]))
+                columns = {"id": INT8, "value": sample.type}
+                some = [Change({"id": n, "value": value}) for n, value in enumerate([*sample.ordinary, *sample.odd])]
+                several.append(rows(table(f"of_{sample.name}", columns), [*some, Change({"id": len(some)})]))
+                several.append(rows(table(f"by_{sample.name}", columns, primary_key=("value", "id")), some))
             for batch in several:
                 difference = _difference_by_columns(rig, form, batch, topic)
                 assert not difference, f"Decoder.rows and Decoder.file differ: {difference}"
