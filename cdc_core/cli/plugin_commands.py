@@ -97,7 +97,7 @@ def _loaded(claim: Published) -> click.Command:
     """Return the command, or a stand-in that raises the reason why there is none when it is run."""
     try:
         command = claim.load()
-    except PluginConflictError as error:
+    except (PluginConflictError, PluginLoadError) as error:
         return _stand_in(claim.name, str(error), error)
     except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
         problem = f"cannot be loaded: {type(error).__name__}: {error}"

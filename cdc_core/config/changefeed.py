@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -19,10 +20,38 @@ from cdc_core.uris import place_of, same_database
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("query", "sink", "format"), str),
+    **dict.fromkeys(("functions", "table", "options", "spark"), Mapping),
+}
+
+
 def require_name(name: str) -> None:
     """Return if *name* can be the name of a changefeed. Raises: ConfigError."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(f"'{name}' is not a valid changefeed name; use 1 to 40 of the characters A-Z a-z 0-9 _ -")
+
+
+def require_types(place: str, values: Mapping[str, Any]) -> None:
+    """Return if each of *values* has the type of a changefeed's field with its name.
+
+    Raises: ConfigError, which begins with *place*.
+    """
+    for key, kind in _TYPES.items():
+        value = values.get(key, "" if kind is str else {})
+        names = value if isinstance(value, Mapping) else ()
+        if not isinstance(value, kind) or not all(isinstance(name, str) for name in names):
+            wanted = "a string" if kind is str else "a table of names and values"
+            raise ConfigError(f"{place}: '{key}' must be {wanted}")
+    sources = values.get("source", "")
+    if not isinstance(sources, str) and not (sources and _are_strings(sources)):
+        raise ConfigError(f"{place}: 'source' must be a string, or a list of strings")
+    if not _are_strings(values.get("tables", ())):
+        raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
+
+
+def _are_strings(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -52,10 +81,10 @@ class Changefeed:
 
     def __post_init__(self) -> None:
         require_name(self.name)
-        if isinstance(self.tables, str):
-            raise ConfigError(f"changefeed '{self.name}': tables must be a list of table names")
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        require_types(f"changefeed '{self.name}'", values | ({"query": ""} if self.query is None else {}))
         object.__setattr__(self, "tables", self._watched())
-        if not self.tables or not all(isinstance(table, str) and table for table in self.tables):
+        if not self.tables or not all(self.tables):
             raise ConfigError(
                 f"changefeed '{self.name}' watches no table; list tables, such as tables = ['public.orders'], or set "
                 "a query"
@@ -65,8 +94,7 @@ class Changefeed:
             raise ConfigError(f"changefeed '{self.name}' lists table '{min(twice)}' twice")
         self._check_sections()
         if not isinstance(self.source, str):
-            sources = tuple(self.source)
-            object.__setattr__(self, "source", sources[0] if len(sources) == 1 else sources)
+            object.__setattr__(self, "source", self.source[0] if len(self.source) == 1 else tuple(self.source))
         self._check_sources()
         dead_letter = self.options.get("dead_letter")
         for key, uri, example in (
@@ -93,8 +121,6 @@ class Changefeed:
                     f"changefeed '{self.name}' has functions but no query that could call them; set a query"
                 )
             return tables
-        if not isinstance(self.query, str):
-            raise ConfigError(f"changefeed '{self.name}': query must be a string")
         if not all(isinstance(text, str) for text in self.functions.values()):
             raise ConfigError(f"changefeed '{self.name}': 'functions' must be a list of strings")
         try:
@@ -109,8 +135,6 @@ class Changefeed:
         return (table,)
 
     def _check_sections(self) -> None:
-        if not isinstance(self.table, Mapping):
-            raise ConfigError(f"changefeed '{self.name}': 'table' must contain a section for each table that it names")
         if self.table and self.query is not None:
             raise ConfigError(
                 f"changefeed '{self.name}' has both a query and a section of table {next(iter(self.table))}; put the"
@@ -126,8 +150,6 @@ class Changefeed:
         return (self.source,) if isinstance(self.source, str) else self.source
 
     def _check_sources(self) -> None:
-        if not self.sources or not all(isinstance(uri, str) for uri in self.sources):
-            raise ConfigError(f"changefeed '{self.name}': source must be a URI, or a list of URIs")
         if len(self.sources) > MAX_SHARDS:
             raise ConfigError(
                 f"changefeed '{self.name}' has {len(self.sources):,} sources; the maximum is {MAX_SHARDS:,}; divide"

@@ -11,34 +11,28 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed import Changefeed, require_types
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
 _KEYS = ("source", "tables", "table", "query", "functions", "sink", "format", "options", "spark")
-_TYPES = {
-    "table": dict,
-    "query": str,
-    "functions": dict,
-    "sink": str,
-    "format": str,
-    "options": dict,
-    "spark": dict,
-}
 _MAX_TEXT, _MAX_PARTS, _MAX_LEVELS = 1 << 16, 20, 100
 _PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w\\-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MAX_PARTS}}}")
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
-def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str, str] | None = None) -> Changefeed:
+def read_changefeed(
+    path: Path | str, name: str | None = None, *, environ: Mapping[str, str] | None = None
+) -> Changefeed:
     """Return the changefeed called *name* in the file at *path*, or the only one if *name* is not given.
 
     It may lack a sink. References in the other changefeeds of the file are not resolved. Raises: ConfigError, which
     names the file and the place in it.
     """
+    path = Path(path)
     tables = _read(path)
     name = _chosen(path, name, tables)
     return _changefeed(path, name, tables[name], os.environ if environ is None else environ)
@@ -148,17 +142,7 @@ def _written(place: str, table: dict[str, Any]) -> dict[str, Any]:
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{place}: unknown key '{key}'{_key_hint(key)}")
-    sources = table.get("source", "")
-    if not isinstance(sources, str) and not (
-        isinstance(sources, list) and sources and all(isinstance(uri, str) for uri in sources)
-    ):
-        raise ConfigError(f"{place}: 'source' must be a string, or a list of strings")
-    for key, kind in _TYPES.items():
-        if not isinstance(table.get(key, kind()), kind):
-            raise ConfigError(f"{place}: '{key}' must be {'a string' if kind is str else 'a table'}")
-    tables = table.get("tables", [])
-    if not isinstance(tables, list) or not all(isinstance(entry, str) for entry in tables):
-        raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
+    require_types(place, table)
     written = {**table, "options": _plain(table.get("options", {})), "spark": _spark(place, table.get("spark", {}))}
     if "table" in table:
         written["table"] = _plain(table["table"])

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
+from functools import partial
+from importlib.metadata import Distribution, EntryPoint, entry_points, version
 from typing import Any
 
-from cdc_core.errors import PluginConflictError
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from cdc_core.errors import PluginConflictError, PluginLoadError
+
+_CORE = "cdc-core"
 PLUGINS = "cdc_core.plugins"
 """Name of the import package -> module with hook implementations (`cdc_core.hookspecs`)."""
 PIPELINES = "cdc_core.pipelines"
@@ -29,7 +34,8 @@ DEMOS = "cdc_core.demos"
 class Published:
     """An object that a distribution publishes. `load` imports it and returns it; it raises whatever the import does.
 
-    Raises, from `load`: PluginConflictError when another distribution publishes the same name.
+    Raises, from `load`: PluginConflictError when another distribution publishes the same name; PluginLoadError when the
+    distribution requires another version of the core.
     """
 
     name: str
@@ -48,7 +54,7 @@ class Published:
         metadata = None if entry_point.dist is None else entry_point.dist.metadata  # parsed at each access
         return cls(
             name=entry_point.name,
-            load=entry_point.load,
+            load=partial(_load, entry_point),
             distribution=entry_point.name if metadata is None else metadata["Name"],
             version="unknown" if metadata is None else metadata["Version"],
         )
@@ -84,6 +90,24 @@ def published(group: str) -> Mapping[str, Sequence[Published]]:
         name: claims if len(claims) == 1 else _in_conflict(group, sorted(claims, key=lambda claim: claim.distribution))
         for name, claims in sorted(found.items())
     }
+
+
+def _load(entry_point: EntryPoint) -> Any:
+    if entry_point.dist is not None:
+        _require_core(entry_point.dist)
+    return entry_point.load()
+
+
+def _require_core(dist: Distribution) -> None:
+    """Return if the core has a version that *dist* requires. Raises: PluginLoadError."""
+    for wanted in map(Requirement, dist.requires or ()):
+        if canonicalize_name(wanted.name) != _CORE or wanted.marker is not None:
+            continue
+        if not wanted.specifier.contains(installed := version(_CORE), prereleases=True):
+            raise PluginLoadError(
+                f"{dist.name} {dist.version} requires {wanted}, but {_CORE} {installed} is installed; run pip install"
+                f" --upgrade {_CORE} {dist.name}"
+            )
 
 
 def _in_conflict(group: str, claims: Sequence[Published]) -> Sequence[Published]:

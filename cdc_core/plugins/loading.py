@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cdc_core import hookspecs
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
+from cdc_core.errors import PluginLoadError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import Published
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration
@@ -53,6 +54,8 @@ def load_plugin(manager: pluggy.PluginManager, source: Published) -> Loaded:
             plugin = source.load()
     except KeyboardInterrupt:
         raise
+    except PluginLoadError as error:
+        return Loaded(source=source, problem=str(error))
     except BaseException as error:  # whatever a stranger's module does when it is imported
         return Loaded(source=source, problem=f"cannot be imported: {_reason(error)}")
     problem = _misspelled(plugin)

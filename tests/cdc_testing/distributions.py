@@ -16,6 +16,7 @@ def install(
     group: str = "cdc_core.plugins",
     entry: str | None = None,
     value: str | None = None,
+    requires: str = "",
 ) -> None:
     """Write *distribution* into *site*: its *module* with *source*, and an entry point of *group* that loads it.
 
@@ -26,5 +27,6 @@ def install(
     (site / f"{module}.py").write_text(textwrap.dedent(source))
     info = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+    required = f"Requires-Dist: {requires}\n" if requires else ""
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n{required}")
     (info / "entry_points.txt").write_text(f"[{group}]\n{entry or module} = {value or module}\n")

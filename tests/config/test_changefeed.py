@@ -37,8 +37,8 @@ def test_a_changefeed_survives_pickling() -> None:
     assert pickle.loads(pickle.dumps(changefeed(options={"updated": True}))) == changefeed(options={"updated": True})
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ä", "x" * 41, "a/b", "a.b"])
-def test_names_that_could_not_name_files_and_slots_are_refused(name: str) -> None:
+@pytest.mark.parametrize("name", [None, "", "a b", "ä", "x" * 41, "a/b", "a.b"])
+def test_names_that_could_not_name_files_and_slots_are_refused(name: str | None) -> None:
     with pytest.raises(ConfigError, match="is not a valid changefeed name; use 1 to 40 of the characters"):
         changefeed(name=name)
 
@@ -48,7 +48,13 @@ def test_names_that_could_not_name_files_and_slots_are_refused(name: str) -> Non
     [
         ({"tables": ()}, "changefeed 'orders' watches no table"),
         ({"tables": ("",)}, "changefeed 'orders' watches no table"),
-        ({"tables": "public.orders"}, "tables must be a list"),
+        ({"tables": "public.orders"}, "'tables' must be a list of table names"),
+        ({"tables": None}, "'tables' must be a list of table names"),
+        ({"source": None}, "'source' must be a string, or a list of strings"),
+        ({"sink": b"file:///data"}, "'sink' must be a string"),
+        ({"options": None}, "'options' must be a table of names and values"),
+        ({"options": {1: 2}}, "'options' must be a table of names and values"),
+        ({"functions": ["def f(): ..."]}, "'functions' must be a table of names and values"),
         ({"tables": ("a", "b", "a")}, "lists table 'a' twice"),
         ({"tables": (*map(str, range(60_000)), "7")}, "lists table '7' twice"),
         ({"source": "host=db password=pw"}, "source is not a URI; write it as postgresql://user@host:5432/database$"),

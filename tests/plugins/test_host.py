@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -363,6 +364,10 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
     install(tmp_path, "cdc-two", "2.0", module="cdc_t_two", source=GOOD_SINK.format(name="pile", summary="Two"))
     good = textwrap.dedent(GOOD_SINK).format(name="well", summary="Good")
     install(tmp_path, "cdc-good", "3.0", module="cdc_t_good", source="print('hello')\n" + good)
+    later = GOOD_SINK.format(name="later", summary="Later")
+    install(tmp_path, "cdc-later", "9.1", module="cdc_t_later", source=later, requires="cdc_core[spark]>=9,<10")
+    group = "cdc_core.commands"
+    install(tmp_path, "cdc-tool", "9.1", module="cdc_t_tool", source="", group=group, requires="cdc-core<0.1")
     done = subprocess.run(
         [sys.executable, "-m", "cdc_core", "plugins"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -376,6 +381,10 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
     assert rows["cdc-broken"][5] == "PROBLEM: cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"
     assert rows["cdc-typo"][5] == "PROBLEM: 'cdc_register_sinkz' is not a hook; did you mean 'cdc_register_sinks'?"
     assert rows["cdc-wrong"][5] == "PROBLEM: 'cdc_register_sinks' returned int 5, not a list of SinkRegistration"
+    wrong = "PROBLEM: {0} 9.1 requires {1}, but cdc-core {2} is installed; run pip install --upgrade cdc-core {0}"
+    core = version("cdc-core")
+    assert rows["cdc-later"][5] == wrong.format("cdc-later", "cdc_core[spark]<10,>=9", core)
+    assert rows["cdc-tool"][5] == wrong.format("cdc-tool", "cdc-core<0.1", core)
     assert rows["cdc-one"][5] == "PROBLEM: cdc-two 2.0 claims the name 'pile' too"
     assert rows["cdc-two"][5] == "PROBLEM: cdc-one 1.0 claims the name 'pile' too"
     assert rows["cdc-good"] == ["sink", "well", "well", "cdc-good", "3.0", "Good"]
