@@ -1,20 +1,9 @@
-"""The history that the database recorded, as commits for validators."""
+"""The history that the database records."""
 
 from __future__ import annotations
 
 import psycopg
-from cdc_testing.history import commits, record, recorded
-
-
-def test_present_rows_are_the_first_commit() -> None:
-    versions: dict[str, list[str | None]] = {"[1]": ["(1,a)", "(1,b)"], "[2]": ["(2,c)", None], "[3]": [None]}
-    assert commits("t", versions, {"[1]"}) == [
-        [("t", ("[1]",), {"row": "(1,a)"}), ("t", ("[2]",), None), ("t", ("[3]",), None)],
-        [("t", ("[1]",), {"row": "(1,b)"})],
-        [("t", ("[2]",), {"row": "(2,c)"})],
-        [("t", ("[2]",), None)],
-        [("t", ("[3]",), None)],
-    ]
+from cdc_testing.history import record, recorded
 
 
 def test_the_last_version_of_each_committed_transaction_is_recorded(database: str) -> None:
