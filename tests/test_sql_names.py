@@ -57,4 +57,5 @@ def test_topics_are_those_of_the_parts_of_names() -> None:
         "options": {"topic": "{schema}-{table}"},
     }
     assert topics_of(definition, "public") == ["x_a.b-c", "x_a-b*c", "x_public-orders"]
+    assert topics_of({**definition, "options": {"topic_name": "all"}}, "public") == ["x_all"]
     assert topics_of({**definition, "tables": ["a.b*"]}, "public") is None

@@ -155,11 +155,12 @@ def topics_of(definition: Mapping[str, Any], schema: str) -> list[str] | None:
         return None
     parameters = split_parameters(written["sink"], owner="the sink")[1]
     options = {name.lower(): value for name, value in {**written.get("options", {}), **parameters}.items()}
+    prefix = str(options.get("topic_prefix", ""))
     if "topic_name" in options:
-        return [str(options["topic_name"])]
+        return [f"{prefix}{options['topic_name']}"]
     topics = TopicNames(
         full_table_name=str(options.get("full_table_name", False)).lower() == "true",
-        prefix=str(options.get("topic_prefix", "")),
+        prefix=prefix,
         pattern=options.get("topic"),
     )
     return list(dict.fromkeys(map(topics.of, names)))

@@ -12,7 +12,7 @@ from cdc_core import TerminalSinkError, Timestamp
 
 def test_one_topic_for_all_tables_gets_each_mark_once(kafka: KafkaRig) -> None:
     tables = (table_name("a"), table_name("b"))
-    kafka.resolved_sink({"topic_name": kafka.topic, "topic_partitions": "1"}, tables=tables).emit_resolved(Timestamp(5))
+    kafka.resolved_sink({"topic_name": "orders", "topic_partitions": "1"}, tables=tables).emit_resolved(Timestamp(5))
     assert [message.key for message in kafka.received()] == [None]
 
 

@@ -82,7 +82,7 @@ def test_the_broker_creates_topics_if_the_options_leave_it_to_the_broker(kafka: 
 
 def test_all_tables_go_to_one_topic_when_it_has_a_name(kafka: KafkaRig) -> None:
     tables = (table_name("a"), table_name("b"))
-    options = {"topic_name": kafka.topic, "topic_partitions": "1"}
+    options = {"topic_name": "orders", "topic_partitions": "1"}
     kafka.destination(options, tables=tables).check()
     sink = kafka.sink(options, tables=tables)
     for table in tables:

@@ -32,8 +32,8 @@ def test_prefix_and_full_name_are_part_of_the_topic() -> None:
 
 
 def test_a_topic_name_is_for_all_tables() -> None:
-    topics = Topics(TopicNames(), name="every thing")
-    assert topics.all([table("a"), table("b")]) == ["every_u0020_thing"]
+    topics = Topics(TopicNames(prefix="eu."), name="every thing")
+    assert topics.all([table("a"), table("b")]) == ["eu.every_u0020_thing"]
     topics.check([table("a"), table("b")])
 
 

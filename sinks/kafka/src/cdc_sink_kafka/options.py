@@ -17,7 +17,7 @@ class KafkaOptions:
     """The options about brokers, topics and messages. They may also be parameters of the sink's URI."""
 
     topic_name: str | None = option(None, doc="Name of one topic for all tables, instead of one topic per table.")
-    topic_prefix: str = option("", doc="Prefix of topic names that are derived from table names.")
+    topic_prefix: str = option("", doc="Prefix of all topic names.")
     create_kafka_topics: Literal["explicit", "auto", "off"] = option(
         "explicit",
         doc="What creates missing topics. `explicit`: the changefeed, before its first row. `auto`: the broker, on the"

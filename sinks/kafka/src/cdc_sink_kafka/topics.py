@@ -39,13 +39,13 @@ class Topics:
     """Which topic the rows of a table go to."""
 
     def __init__(self, names: TopicNames, *, name: str | None = None) -> None:
-        """Use the topics that *names* makes of tables, or the one topic *name* for all tables."""
+        """Use the topics that *names* makes of tables, or the one topic *name*, with the prefix, for all tables."""
         self._names = names
         self._name = name
 
     def of(self, table: TableName) -> str:
         """Return the topic of *table*."""
-        return escaped(self._names.of(table) if self._name is None else self._name)
+        return escaped(self._names.of(table) if self._name is None else self._names.prefix + self._name)
 
     def of_rows(self, rows: RowBatch) -> str:
         """Return the topic of *rows*: that which a query gave them, otherwise that of their table."""
