@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cdc_core.errors import ConfigError
 
@@ -39,3 +41,18 @@ def make_state_directory(directory: Path) -> None:
         raise ConfigError(f"'{directory}' cannot be used as the state directory: {error.strerror}") from error
     if refused:
         raise ConfigError(f"'{directory}' cannot be used as the state directory: {refused}")
+
+
+def check_state_directory(directory: Path) -> None:
+    """Return if a run could have its files in *directory*, and leave it as it was. Raises: ConfigError."""
+    missing = [each for each in (directory, *directory.parents) if not os.path.lexists(each)]
+    try:
+        make_state_directory(directory)
+        with TemporaryDirectory(dir=directory):
+            pass
+    except OSError as error:
+        raise ConfigError(f"'{directory}' cannot be used as the state directory: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # another process uses it meanwhile
+            for each in missing:
+                each.rmdir()

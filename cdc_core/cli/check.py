@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +15,7 @@ import click
 from cdc_core.cli.explain import selected
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.located import Named, changefeed_command, progress_at, resolved
+from cdc_core.cli.run import NEEDS_SPARK, SPARK
 from cdc_core.cli.session import CliSession, json_option
 from cdc_core.cli.tables import colored
 from cdc_core.config.component import Component
@@ -28,6 +31,8 @@ from cdc_core.engine.checks import (
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.locality import Locality
 from cdc_core.options import counted
+from cdc_core.plugins.classes import needing
+from cdc_core.private_files import check_state_directory
 from cdc_core.registrations import Registration
 from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
@@ -40,7 +45,7 @@ from cdc_core.store.progress import ProgressStore
 @locality_option
 def check(named: Named, as_json: bool, locality: Locality) -> int:
     """Check that `cdc run` can start or continue the changefeed NAME in FILE: its plugins, options, source,
-    sink and progress. Changes nothing.
+    sink, progress, and what it needs of this host. Changes nothing.
 
     Without NAME, checks all changefeeds in the file. Prints one line for each part, with hints.
     The exit status is 2 if a check fails, even with --json.
@@ -51,10 +56,19 @@ def check(named: Named, as_json: bool, locality: Locality) -> int:
     with progress_at(url) as progress:
         feeds = [resolved(session, changefeed) for changefeed, *_ in found]
         by_file = named.store is None
-        reports = [check_report(session, feed, locality, progress, by_file=by_file, as_json=as_json) for feed in feeds]
+        here = Here(locality, found[0][1])
+        reports = [check_report(session, feed, here, progress, by_file=by_file, as_json=as_json) for feed in feeds]
     if as_json:
         session.echo_json([report.to_json() for report in reports])
     return max(report.status for report in reports)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where a run would be: the locality of this process, and the directory for its own files."""
+
+    locality: Locality
+    state_dir: Path
 
 
 class Report:
@@ -103,7 +117,7 @@ class Report:
 def check_report(
     session: CliSession,
     feed: ResolvedChangefeed,
-    here: Locality | None,
+    here: Here | None,
     progress: ProgressStore | None,
     *,
     by_file: bool,
@@ -111,7 +125,7 @@ def check_report(
 ) -> Report:
     """Check a changefeed and return what was found; print it at once unless *as_json*.
 
-    Without *here*, this process is not to run it, and its locality is not checked.
+    Without *here*, this process is not to run it, and nothing of this host is checked.
     """
     schemas: list[TableSchema] = []
     parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = []
@@ -146,13 +160,13 @@ def check_report(
         rarer = feed.rarer_marks() if part == "sink" else None
         report.add(part, what, found, notes=[*notes, *([rarer] if rarer else [])], is_checked=known)
     if here is not None and feed.options.execution_locality is not None:
-        found = ""
-        try:
-            pin(feed, here)
-        except ConfigError as error:
-            found = error
-        report.add("locality", feed.options.execution_locality, found)
+        report.add("locality", feed.options.execution_locality, _refusal(partial(pin, feed, here.locality)))
     master = feed.spark.get("master", "")
+    if here is not None and not job and master != "nodes":
+        checks = {"directory": partial(check_state_directory, here.state_dir), "Spark": partial(_check_spark, feed)}
+        for what, host_check in checks.items():
+            if found := _refusal(host_check):
+                report.add("host", what, found)
     if master == "nodes":
         found, is_checked = _nodes_found(progress, feed.options.execution_locality)
         report.add("cluster", master, found, is_checked=is_checked)
@@ -160,6 +174,23 @@ def check_report(
         told = "not checked; `cdc run` checks each executor before it creates anything"
         report.add("cluster", master, told, is_checked=False)
     return report
+
+
+def _refusal(checked: Callable[[], object]) -> str | ConfigError:
+    try:
+        checked()
+    except ConfigError as error:
+        return error
+    return ""
+
+
+def _check_spark(feed: ResolvedChangefeed) -> None:
+    """Return if Spark can start on this host for a run. Raises: ConfigError."""
+    with needing(*SPARK, otherwise=NEEDS_SPARK):
+        from cdc_core.spark.encryption import require_encryption
+        from cdc_core.spark.session import require_java
+    require_encryption(feed.spark)
+    require_java()
 
 
 def _nodes_found(progress: ProgressStore | None, locality: str | None) -> tuple[str | CdcError, bool]:

@@ -57,7 +57,7 @@ def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp:
     with progress_at(url) as progress:  # before anything is started for them
         for feed in feeds:
             require_run(None if progress is None else progress.jobs.find(feed.name))
-    with needing("pyspark", "py4j", otherwise="running a changefeed needs Spark: pip install 'cdc-core[spark]'"):
+    with needing(*SPARK, otherwise=NEEDS_SPARK):
         from cdc_core.spark.runner import Runner
     make_state_directory(state_dir)
     by_name = {feed.name: feed for feed in feeds}
@@ -85,6 +85,7 @@ def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp:
 
 log = logging.getLogger(__name__)
 
+SPARK, NEEDS_SPARK = ("pyspark", "py4j"), "running a changefeed needs Spark: pip install 'cdc-core[spark]'"
 _POLL_INTERVAL_S = 0.1
 _STOPPED = ("stopped", "abandoned", "given up")
 _EXIT_STATUS = {"complete": 0, "stopped": 0, "given up": 1, "abandoned": 130}

@@ -35,7 +35,7 @@ def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, cdc: 
 
 def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, cdc: Cdc) -> None:
     with file.open("a") as toml:
-        toml.write('\n[changefeed.orders.spark]\nmaster = "spark://a:7077"\n')
+        toml.write('\n[changefeed.orders.spark]\nmaster = "spark://a:7077"\n"spark.authenticate" = "false"\n')
     *_, last = cdc("check", file).out.splitlines()
     assert last == "  cluster  spark://a:7077 … not checked; `cdc run` checks each executor before it creates anything"
 
@@ -68,6 +68,25 @@ def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, cdc: C
     lines = cdc("check", file, status=2).out.splitlines()
     assert lines[1] == "  source   paper paper://user:***@desk/db … wal_level is not logical for ***"
     assert lines[-1] == "  sink     shelf shelf://room … the directory is not writable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "  host     Spark … Spark needs Java, but '/nowhere/bin/java' does not run: "),
+        (
+            ["--state", "shop.toml/state"],
+            "  host     directory … '{}/shop.toml/state' cannot be used as the state directory: ",
+        ),
+    ],
+)
+def test_check_names_what_a_run_would_lack_on_this_host(
+    arguments: list[str], told: str, file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    lines = cdc("check", file, *arguments, status=2).out.splitlines()
+    assert [line for line in lines if line.startswith(told.format(file.parent))]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
 
 
 def test_check_loads_every_part_that_a_run_needs(file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch) -> None:
