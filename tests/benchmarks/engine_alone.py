@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +18,13 @@ from benchmarks.rows import SCHEMA, row_batch
 from cdc_testing.engine import run_feed
 
 from cdc_core import (
-    Destination,
     Flushed,
     Rangefeed,
     RangefeedContext,
     RangefeedRegistration,
-    ResolvedSink,
     RowBatch,
     Sink,
     SinkContext,
-    SinkRegistration,
     Slice,
     SliceReader,
     Span,
@@ -98,13 +95,8 @@ class ReadyReader(SliceReader):
         yield SpanMark(span=Span(SCHEMA.name.full), timestamp=Timestamp(step), resolved=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
-    pass
-
-
 class DiscardingSink(Sink):
-    """Counts messages."""
+    """Counts messages, and unlike the null sink encodes none."""
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
@@ -118,16 +110,6 @@ class DiscardingSink(Sink):
         return Flushed(messages=messages)
 
 
-class DiscardingResolvedSink(ResolvedSink):
-    def emit_resolved(self, timestamp: Timestamp) -> None:
-        pass
-
-
-class Nowhere(Destination):
-    def check(self) -> None:
-        pass
-
-
 def _feed(steps: int, slices: int, batches: int) -> ResolvedChangefeed:
     here = "benchmarks.engine_alone"
     source = RangefeedRegistration(
@@ -139,24 +121,16 @@ def _feed(steps: int, slices: int, batches: int) -> ResolvedChangefeed:
         options=f"{here}:ReadyOptions",
         summary="Ready-made batches",
     )
-    sink = SinkRegistration(
-        name="nowhere",
-        schemes=("nowhere",),
-        sink=f"{here}:DiscardingSink",
-        resolved_sink=f"{here}:DiscardingResolvedSink",
-        destination=f"{here}:Nowhere",
-        options=f"{here}:NoOptions",
-        summary="Throws rows away",
-        output="messages",
-    )
-    encoder = PluginHost.load().encoder("json")
+    host = PluginHost.load()
+    destination = "null://"
+    sink = replace(host.sink_for(destination), sink=f"{here}:DiscardingSink")
     return ResolvedChangefeed(
         name=NAME,
         tables=("public.orders",),
         sources=("ready://",),
-        destination="nowhere://",
+        destination=destination,
         rangefeed=Component(registration=source, values={"steps": steps, "slices": slices, "batches": batches}),
-        encoder=Component(registration=encoder),
+        encoder=Component(registration=host.encoder("json")),
         sink=Component(registration=sink),
         options=ChangefeedOptions(),
     )
