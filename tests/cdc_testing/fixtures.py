@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing import spark_archive
-from cdc_testing.copied_postgres import CopiedPostgres
+from cdc_testing.copied_postgres import QUIET, CopiedPostgres
 from cdc_testing.documented_role import grant_database
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.kept_spark import KeptSpark
@@ -68,7 +68,7 @@ def marks_of_idle_tables() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres_server(marks_of_idle_tables: None) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL for the whole session. Tests take a `database` of it; those that kill a server start their own."""
-    with CopiedPostgres(settings={"fsync": "off", "max_connections": "200", "shared_buffers": "16MB"}) as server:
+    with CopiedPostgres(settings={**QUIET, "max_connections": "200", "shared_buffers": "16MB"}) as server:
         # Each database is a copy, also of the catalog cache that the first connection to one writes.
         psycopg.connect(server.uri("template1")).close()
         yield server
@@ -131,7 +131,7 @@ def postgres_version() -> Iterator[Callable[[int], EmbeddedPostgres]]:
                     binaries = binaries_of(major)
                 except UnavailableError as error:
                     pytest.skip(str(error))
-                servers[major] = stack.enter_context(CopiedPostgres(settings={"fsync": "off"}, binaries=binaries))
+                servers[major] = stack.enter_context(CopiedPostgres(settings=QUIET, binaries=binaries))
             return servers[major]
 
         yield server_of
