@@ -18,11 +18,11 @@ from pathlib import Path
 
 import psycopg
 import pyspark
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres, free_port
 
 CDC = Path(sys.executable).with_name("cdc")
 BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python{sysconfig.get_python_version()}"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 def main() -> int:
@@ -95,11 +95,6 @@ def await_listening(port: int) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 if __name__ == "__main__":

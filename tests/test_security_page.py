@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import pytest
 from cdc_sink_kafka.demo.certificates import Certificates, make_certificates
+from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.pages import Page
 from cdc_testing.runs import eventually
 from cdc_testing.web_rig import TOKENS, Web, serving
@@ -122,9 +123,7 @@ def proxied(tmp_path: Path, certificates: Certificates) -> Iterator[tuple[Web, i
     words = shlex.split(options)
     public_url, proxy = (words[words.index(name) + 1] for name in ("--public-url", "--trusted-proxy"))
     with serving(tmp_path, public_url=public_url, trusted_proxy=proxy, max_rate=5) as web:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         [block] = PAGE.blocks("nginx")
         for old, new in {
             "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",

@@ -31,6 +31,7 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
 }
+_PORTS = range(20_000, 30_000)
 _PORT_ATTEMPTS = 3
 _START_LIMIT_S = 60.0
 _STOP_LIMIT_S = 30.0
@@ -202,10 +203,15 @@ def _packaged_binaries() -> Path:
 
 
 def free_port() -> int:
-    """Return a port of this host that nothing uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free loopback port, below those that the system gives to outgoing connections.
+
+    So no connection takes it before a server listens on it, or while the server restarts.
+    """
+    while True:
+        port = _PORTS[secrets.randbelow(len(_PORTS))]
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _with_children(pid: int) -> list[int]:
