@@ -114,10 +114,10 @@ def vulnerable(outside: Outside, installed: dict[str, str]) -> list[str] | None:
     listed.write_text("".join(f"{name}=={version}\n" for name, version in installed.items()))
     tool = [uv(outside), "--quiet", "tool", "run", "pip-audit", "--progress-spinner", "off", "--timeout", "10"]
     command = [*tool, "--disable-pip", "--no-deps", "--format", "json", "--requirement", str(listed)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300)
     try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300)
         found = json.loads(done.stdout)["dependencies"]
-    except ValueError:
+    except (subprocess.TimeoutExpired, ValueError):
         return None
     if all("skip_reason" in each for each in found):
         return None
