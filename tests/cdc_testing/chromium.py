@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 _NOTE_TOUCHED = """
 window.touched = { lines: {}, replaced: 0 };
@@ -29,6 +29,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _SERIOUS = ("serious", "critical")
+_LIMIT_MS = 120_000
 
 
 def find_chromium() -> str | None:
@@ -40,6 +41,7 @@ def find_chromium() -> str | None:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Start Chromium without a window."""
+    expect.set_options(timeout=_LIMIT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(), args=["--no-sandbox", "--disable-lcd-text"]
@@ -65,6 +67,7 @@ class Watched:
         self.context = browser.new_context(
             base_url=url, color_scheme=theme, viewport={"width": width, "height": height}, reduced_motion="reduce"
         )
+        self.context.set_default_timeout(_LIMIT_MS)
         self.page: Page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("console", self._note)

@@ -52,7 +52,7 @@ def closed(uri: str) -> Iterator[None]:
     name = str(conninfo_to_dict(uri)["dbname"])
     with psycopg.connect(uri.replace(f"/{name}", "/postgres"), autocommit=True) as sql:
         sql.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
-        sql.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name])
+        sql.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", [name])
         try:
             yield
         finally:

@@ -117,7 +117,7 @@ def lose_slot(sql: Sql, nodes: Nodes, name: str) -> None:
         for slot, pid in mine:
             with suppress(psycopg.errors.ObjectInUse):
                 if pid is not None:
-                    sql.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+                    sql.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
                 sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
         return not mine
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, create, plugins
+from cdc_testing.processes import kill, lives
 from cdc_testing.runs import eventually
 from cdc_testing.stored import die, progress
 
@@ -198,13 +198,11 @@ def test_a_node_gives_jobs_to_one_that_joins(
             assert events[1:] == [("one", "adopted"), ("one", "handed over"), ("two", "adopted")]
 
 
-def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-
-
 @contextmanager
-def process(store: ProgressStore, directory: Path, **options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Yield a node as a process whose changefeed is stuck, and the number of its child."""
+def process(
+    store: ProgressStore, directory: Path, **options: str
+) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """Yield a node as a process whose changefeed is stuck, and its child."""
     arguments = [store.url, str(directory), *(f"{name}={value}" for name, value in options.items())]
     with subprocess.Popen(
         [sys.executable, "-m", "cdc_testing.bare_nodes", *arguments],
@@ -214,13 +212,12 @@ def process(store: ProgressStore, directory: Path, **options: str) -> Iterator[t
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as node:
         assert node.stdout is not None
-        child = int(json.loads(node.stdout.readline())["child"])
+        child = psutil.Process(json.loads(node.stdout.readline())["child"])
         try:
             yield node, child
         finally:
             node.kill()
-            if is_alive(child):
-                os.kill(child, signal.SIGKILL)
+            kill(child)
 
 
 @pytest.mark.parametrize("way", ["drain", "lost"])
@@ -235,7 +232,7 @@ def test_a_node_whose_changefeed_hangs_ends(store: ProgressStore, tmp_path: Path
         assert node.returncode == 1, said
         what = "drained" if way == "drain" else "lost its session"
         assert f"node 'one' {what} 1s ago, and changefeed 'a' has still not ended: this process ends" in said
-        assert not is_alive(child)
+        eventually("the end of its child", lambda: not lives(child))
 
 
 def test_a_node_that_was_killed_has_its_jobs_again_at_once(store: ProgressStore, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from cdc_testing.engine import counter_feed
-from cdc_testing.processes import command
+from cdc_testing.processes import command, lives
 from cdc_testing.runs import eventually
 from cdc_testing.shown_secrets import shown_secrets
 
@@ -166,9 +166,9 @@ def test_a_host_without_room_starts_jobs_without_one(
 def test_it_ends_with_its_node_and_what_it_left_is_removed(tmp_path: Path) -> None:
     with psutil.Popen([sys.executable, "-c", NODE, str(tmp_path)], stdin=-1, stdout=-1) as node:
         spare = psutil.Process(int(node.stdout.readline()))
-        assert "cdc_core.jobs.subprocess_main" in command(spare)
+        eventually("its program", lambda: "cdc_core.jobs.subprocess_main" in command(spare))
         node.kill()
-    eventually("its end", lambda: not spare.is_running() or spare.status() == psutil.STATUS_ZOMBIE)
+    eventually("its end", lambda: not lives(spare))
     (left,) = tmp_path.iterdir()
     kept(tmp_path).remove_left()
     assert not left.exists()

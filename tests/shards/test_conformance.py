@@ -47,7 +47,7 @@ class TestShards(Startup, Rescans, Moves, Restarts, History, Closing):
             yield documented(database)
             slots = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
             connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name]
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", [name]
             )
             connection.execute(slots, [name])
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -39,7 +39,7 @@ class Watch:
 
     def kill(self) -> None:
         for pid in self.pids():
-            self._connection.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+            self._connection.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
 
     def close(self) -> None:
         self._connection.close()

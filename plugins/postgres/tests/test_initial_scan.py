@@ -108,7 +108,7 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
         feed.steps_until(lambda: len(scanned(feed)) > 500)
         slices = feed.slices()
         sql.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'cdc/%/snapshot'"
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name LIKE 'cdc/%/snapshot'"
         )
         with pytest.raises(RetryableRangefeedError, match="scan: the snapshot of this round is gone") as raised:
             list(feed.reader.read(slices[0]))
