@@ -10,12 +10,12 @@ import os
 import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.runs import eventually
 from cdc_testing.web_rig import SECRET, TOKENS, Reply, Web, read_reply, serving
 from starlette.background import BackgroundTask
 from starlette.requests import Request
@@ -41,7 +41,7 @@ LIMITS: dict[str, Any] = {"max_body": MAX_BODY, "max_rate": 1000.0, "max_connect
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with serving(tmp_path_factory.mktemp("web"), request_timeout=10.0, **LIMITS) as found:
+    with serving(tmp_path_factory.mktemp("web"), request_timeout=600.0, **LIMITS) as found:
         yield found
         assert found.ask(token=VIEW).status == 200
 
@@ -455,9 +455,7 @@ def test_files_that_cannot_be_opened_any_more_are_named_with_their_limit(
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
         try:
             client.connect(("127.0.0.1", web.port))
-            deadline = time.monotonic() + 30
-            while "could be accepted" not in caplog.text and time.monotonic() < deadline:
-                threading.Event().wait(0.02)
+            eventually("the warning", lambda: "could be accepted" in caplog.text)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
         client.sendall(f"GET /view HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
@@ -524,7 +522,4 @@ def assert_closed(connection: socket.socket) -> None:
 
 def eventually_empty(web: Web) -> None:
     """Return when the server has noticed that all connections have ended, or that they are stuck."""
-    deadline = time.monotonic() + 30
-    while web.server.connections and time.monotonic() < deadline:
-        threading.Event().wait(0.02)
-    assert not web.server.connections
+    eventually("the end of the connections", lambda: not web.server.connections)
