@@ -19,7 +19,7 @@ from cdc_core.jobs.running_job import Reverting, RunningJob
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.jobs.spares import Spares
 from cdc_core.jobs.subprocess_run import SubprocessRun
-from cdc_core.store.job_values import RUNNABLE, Adoption, Ended, JobRecord, NodeRecord, Overview
+from cdc_core.store.job_values import NOT_NOW, RUNNABLE, Adoption, Ended, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 
 _FIRST_WAIT_S = 1.0
@@ -110,13 +110,14 @@ class RunningJobs:
         self.spares = Spares(settings)
 
     def may_run(self, job: JobRecord) -> bool:
-        """Return whether this node can run *job*, and has not failed to a moment ago."""
-        return self._back_off.why_not(job.name) is None and self._definitions.why_not(job) is None
+        """Return whether this node can do what *job* needs now; not to run it if it has failed here a moment ago."""
+        is_over = job.state != "running" or self._back_off.why_not(job.name) is None
+        return is_over and self._definitions.why_not(job) is None
 
     def failures(self, free: Iterable[JobRecord]) -> dict[str, str]:
         """Return how those *free* jobs that are to run have failed here a moment ago."""
         found = {job.name: self._back_off.why_not(job.name) for job in free if job.state == "running"}
-        return {name: reason for name, reason in found.items() if reason is not None}
+        return {name: f"{NOT_NOW}{reason}" for name, reason in found.items() if reason is not None}
 
     def begin(self, adopted: Adoption, lease: Lease, *, leaving: bool) -> None:
         """Begin what an adopted job is in need of; hand it over if the node is *leaving*. Raises: RetryableError."""

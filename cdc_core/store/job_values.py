@@ -52,6 +52,8 @@ HANDING_OVER = "its progress is being handed over to"
 """How the reason of a canceled job begins that has not finished: no other store is known to have its progress yet."""
 HANDED_OVER = "its progress was handed over to"
 """How the reason of a canceled job begins whose progress a job of another store has."""
+NOT_NOW = "not now: "
+"""How a node's problem with a job begins that it has run and will try again: it must not count as unable to drop it."""
 OFFER_S = 10.0
 """How long a job is reserved for the node that it is offered to: several of its polls."""
 Ended = Literal["stopped", "succeeded", "failed", "paused", "reverted", "not reverted"]
@@ -234,7 +236,8 @@ def unable(node: NodeRecord, job: JobRecord) -> str | None:
         return "it drains"
     if not node.takes(job.owner):
         return f"it runs no jobs of '{job.owner}'"
-    return node.problems.get(job.name)
+    problem = node.problems.get(job.name)
+    return None if problem is None or problem.startswith(NOT_NOW) else problem
 
 
 def matching(job: JobRecord, nodes: Iterable[NodeRecord]) -> list[NodeRecord]:

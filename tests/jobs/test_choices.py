@@ -11,7 +11,7 @@ from cdc_testing.stored import node as joining
 from cdc_core.jobs.adoption import Choices, choose
 from cdc_core.jobs.running_jobs import BackOff
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import RUNNABLE, JobRecord, JobState, NodeRecord, Overview
+from cdc_core.store.job_values import NOT_NOW, RUNNABLE, JobRecord, JobState, NodeRecord, Overview
 
 
 def node(name: str, locality: str = "", *, max_jobs: int = 20, draining: bool = False) -> NodeRecord:
@@ -104,6 +104,8 @@ def test_what_no_living_node_can_revert_is_left(state: JobState) -> None:
     assert choices(wanted, replace(eu, **lacks), replace(us, draining=True)) == Choices([], [], [], ["orders"])
     assert choices(wanted, us, replace(eu, **lacks)) == Choices(["orders"], [], [], [])
     assert choices(wanted, replace(us, **lacks), eu) == Choices([], [], [], [])
+    failed: dict[str, Any] = {"problems": {"orders": f"{NOT_NOW}no memory"}}
+    assert choices(wanted, replace(us, **lacks), replace(eu, **failed)) == Choices([], [], [], [])
     assert choices(job("running"), replace(us, **lacks)).unreverted == []
 
 
