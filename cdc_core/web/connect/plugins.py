@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.config.component import Component
-from cdc_core.config.definition import masked_option
+from cdc_core.config.definition import masked_option, without_literals
 from cdc_core.errors import CdcError
-from cdc_core.masking import mask
+from cdc_core.masking import mask, masked_uri
+from cdc_core.plugins.host import PluginHost
 from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_class, keys_of
 from cdc_core.web.connect.connector import TYPE, VERSION, unknown_class
 from cdc_core.web.connect.shapes import WHOLE_CONFIG
@@ -24,6 +25,7 @@ ENDPOINTS = Endpoints()
 PARTS = ("rangefeed", "encoder", "sink")
 """The kinds of plugins that a changefeed is made of. Their classes are called `rangefeed.NAME` and so on."""
 _HIDDEN = "[hidden]"
+_SINKS = ("sink", "dead_letter")
 
 
 @ENDPOINTS.add(
@@ -75,7 +77,7 @@ def validate_config(request: Request) -> Response:
     if not is_our_class(given):
         raise Refusal(400, f"Included connector type {given} does not match request type {name}")
     found = validate(deployment_of(request), config)
-    values = list(_values(found))
+    values = list(_values(found, deployment_of(request).plugins))
     return JSONResponse(
         {
             "name": CLASS,
@@ -100,7 +102,7 @@ def _keys_of_part(deployment: Deployment, name: str) -> Sequence[ConfigKey]:
     raise Refusal(404, f"Unknown plugin {name}.")
 
 
-def _values(found: Validated) -> Iterator[dict[str, Any]]:
+def _values(found: Validated, plugins: PluginHost) -> Iterator[dict[str, Any]]:
     described = {key.name: key for key in found.keys}
     rest = [key for key in (*found.config, *found.problems) if key not in described]
     for name in dict.fromkeys([*described, *rest]):
@@ -111,7 +113,7 @@ def _values(found: Validated) -> Iterator[dict[str, Any]]:
             "definition": None if key is None else key.to_json(),
             "value": {
                 "name": name,
-                "value": _shown(name, key, found),
+                "value": _shown(name, key, found, plugins),
                 "recommended_values": [] if key is None else list(key.choices),
                 "errors": errors,
                 "visible": True,
@@ -119,7 +121,7 @@ def _values(found: Validated) -> Iterator[dict[str, Any]]:
         }
 
 
-def _shown(name: str, key: ConfigKey | None, found: Validated) -> str | None:
+def _shown(name: str, key: ConfigKey | None, found: Validated, plugins: PluginHost) -> str | None:
     """Return the value without a secret: references stay."""
     if name not in found.config:
         return None if key is None else key.default
@@ -127,4 +129,9 @@ def _shown(name: str, key: ConfigKey | None, found: Validated) -> str | None:
     if value is None:
         return None
     kept = masked_option(name, value, "secret" if key is not None and key.type == "PASSWORD" else "")
+    if name in _SINKS:
+        try:
+            kept = without_literals(value, sink=Component(registration=plugins.sink_for(value)))
+        except CdcError:  # of an unknown sink anything may be secret
+            kept = masked_uri(value, secret_path=True)
     return mask(value, found.secrets) if kept == value else _HIDDEN

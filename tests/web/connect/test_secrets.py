@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cdc_testing.rest_rig import ENVIRON, Rest, config, serving_rest
+from cdc_testing.components import host, sink
+from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_rest
 
 
 def test_secrets_are_references_masked_and_kept(rest: Rest, control: Path) -> None:
@@ -65,6 +66,17 @@ def test_no_answer_holds_what_a_reference_stands_for(rest: Rest, control: Path, 
         text = rest.client.request(method, path, json=given).text
         for secret in (*ENVIRON.values(), "lit%2Feral", "lit/eral", "liter'al", 'lit\\"eral'):
             assert secret not in text
+
+
+@pytest.mark.parametrize("key", ["sink", "dead_letter"])
+@pytest.mark.parametrize("scheme", ["hook", " hook", "unknown"])
+def test_validation_echoes_no_path_that_may_be_secret(tmp_path: Path, control: Path, key: str, scheme: str) -> None:
+    hooks = host(*rest_plugins().components(), sink("hook", schemes=("hook",), secret_path=True))
+    with serving_rest(tmp_path / "store", plugins=hooks) as rest:
+        given = {**config(control), "name": "orders", key: f"{scheme}://h/lit-eral"}
+        text = rest.client.put("/connector-plugins/cdc.Changefeed/config/validate", json=given).text
+        assert "lit-eral" not in text
+        assert "[hidden]" in text
 
 
 def definitions(control: Path, reference: str) -> list[dict[str, str]]:
