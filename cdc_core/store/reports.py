@@ -129,7 +129,10 @@ class Report:
         if self.retrying is not None:
             return self.retrying.text
         if not self.is_alive:
-            return f"starting on node {job.node}"
+            said = self.status
+            if said is None or said.epoch != job.epoch or said.values.get("phase") in ENDINGS:
+                return f"starting on node {job.node}"
+            return f"silent since {shown_moment(said.written_at)} on node {job.node}"
         mark = self.known.high_water
         return f"running: resolved={mark}" if mark else "running: no resolved timestamp yet"
 

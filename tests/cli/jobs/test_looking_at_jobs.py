@@ -21,6 +21,7 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.locality import Locality
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.tables import STATUSES
 
 
 def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, cdc: Cdc) -> None:
@@ -159,6 +160,9 @@ def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: Prog
     assert "last run          silent since" in shown
     save(store, "orders")
     assert cdc.json("jobs")["running_status"].startswith("running: ")
+    with store._database.transaction() as connection:
+        connection.execute(sa.update(STATUSES).values(written_at="2026-01-31T12:30:00+00:00"))
+    assert cdc.json("jobs")["running_status"] == "silent since 2026-01-31 12:30:00 UTC on node two"
 
 
 def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore, cdc: Cdc) -> None:
