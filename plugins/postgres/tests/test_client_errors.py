@@ -90,6 +90,7 @@ FAILED = 'connection to server at "db" (10.0.0.1), port 5432 failed: '
         ('FATAL:  role "cdc" is not permitted to log in', True),
         ('FATAL:  permission denied for database "db"', True),
         ("FATAL:  connection requires a valid client certificate", True),
+        ("FATAL:  unsupported startup parameter: replication", True),
         ("fe_sendauth: no password supplied", True),
         ("SSL error: certificate verify failed", True),
         ("SSL error: sslv3 alert certificate expired", True),

@@ -19,9 +19,12 @@ _ATTEMPT = re.compile(r"- host: .*?, hostaddr: .*?: (?:connection failed: )?(.*)
 _PRIVILEGE = "42501"
 _LIMIT = "54000"
 _LOGIN = ("28", "3D000")
+_POOLER = "unsupported startup parameter"
+"""What PgBouncer says of connections for replication, and of settings of the session."""
 _REFUSED_LOGIN = re.compile(
     r"authentication failed|no pg_hba\.conf entry|pg_hba\.conf rejects|is not permitted to log in|no password supplied"
     r"|FATAL:  (?:role|database) \".*\" does not exist|FATAL:  permission denied|valid client certificate"
+    rf"|{_POOLER}"
 )
 """Clients give no SQLSTATE when they cannot connect, only the server's text. `login_state` finds it in any language."""
 _REFUSED_TLS = re.compile(
@@ -100,8 +103,11 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
             f"{text}. A row exceeds the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"
         )
     if is_refused(error):
-        remedy = "the certificates" if _REFUSED_TLS.search(str(error)) else "the server's login settings"
-        return TerminalRangefeedError(f"{text}. Fix the source URI or {remedy}", repairable=True)
+        other = "the certificates" if _REFUSED_TLS.search(str(error)) else "the server's login settings"
+        remedy = (
+            "Connect to the server itself, not to a pooler" if _POOLER in text else f"Fix the source URI or {other}"
+        )
+        return TerminalRangefeedError(f"{text}. {remedy}", repairable=True)
     if state.startswith(_TERMINAL):
         return TerminalRangefeedError(text, repairable=state == _READ_ONLY)
     if state:
