@@ -160,6 +160,8 @@ class _Parser:
         """Return the parts of the table's name at *place*, and the place after it."""
         if place < len(self._tokens) and self._tokens[place].token_type is TokenType.L_PAREN:
             raise self._refused(self._tokens[place], "a query cannot have a subquery; name the table")
+        if [token.text.upper() for token in self._tokens[place : place + 1] if not is_quoted(token)] == ["ONLY"]:
+            raise self._refused(self._tokens[place], "a query cannot have ONLY; name the table alone")
         parts = []
         while True:
             if place >= len(self._tokens) or not is_name(self._tokens[place]):

@@ -21,6 +21,7 @@ from py4j.java_gateway import JavaObject as JavaObject
 from py4j.protocol import Py4JError as Py4JError
 from py4j.protocol import Py4JJavaError as Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -177,6 +178,24 @@ def generate_code(rows: DataFrame) -> None:
 def written_out(plan: JavaObject) -> JavaObject:
     """Return *plan* with what stands for other expressions replaced by them: `to_date` has a cast in it."""
     return _jvm().org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)
+
+
+def pattern_refusal(pattern: str) -> str:
+    """Return why Java cannot read the regular expression *pattern*; empty if it can."""
+    try:
+        _jvm().java.util.regex.Pattern.compile(pattern)
+    except PySparkException as error:
+        return str(error).partition(" near index")[0]
+    return ""
+
+
+def is_time_zone(name: str) -> bool:
+    """Return whether Spark knows the time zone *name*."""
+    try:
+        _jvm().org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(name)
+    except PySparkException:
+        return False
+    return True
 
 
 def items(sequence: JavaObject) -> Iterator[JavaObject]:

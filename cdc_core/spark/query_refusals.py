@@ -13,7 +13,7 @@ from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.queries.functions import TIME_OF_DAY, no_date
 from cdc_core.schema import Kind
-from cdc_core.spark.private_api import JavaObject, Py4JError, Py4JJavaError, items
+from cdc_core.spark.private_api import JavaObject, Py4JError, Py4JJavaError, is_time_zone, items, pattern_refusal
 
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _COLUMN = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.(?:`((?:[^`]|``)+)`|(\w+))")
@@ -161,27 +161,41 @@ _UNITS = {
     "TruncTimestamp": (*_UNITS_OF_DATES, "day", "hour", "minute", "second", "millisecond", "microsecond"),
 }
 """What `trunc` and `date_trunc` can truncate to."""
+_PATTERNS = {"RLike", "RegExpReplace", "RegExpExtract", "RegExpExtractAll", "RegExpInStr", "StringSplit"}
+"""Expressions whose second operand is a regular expression."""
+_ZONES = {"FromUTCTimestamp": (1,), "ToUTCTimestamp": (1,), "ConvertTimezone": (0, 1), "MakeTimestamp": (6,)}
+_LENGTHS = {"StringLPad": 1, "StringRPad": 1, "StringRepeat": 1, "StringSpace": 0, "ArrayRepeat": 1}
+"""Expressions, and which of their operands are time zones, or say how long the value is."""
+_MAX_LENGTH = 10_000_000
 _OTHER_NAMES = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}
 
 
 def unusable(expression: JavaObject, times: Collection[str]) -> str:
-    """Return why no query can have *expression*: it reads the clock, or is null for all rows. Empty if one can.
+    """Return why no query can have *expression*: it reads the clock, or has a bad constant. Empty if one can.
 
     The columns *times* are times of day.
     """
-    return clock_reading(expression, times) or _null_for_all_rows(expression)
+    return clock_reading(expression, times) or _bad_constant(expression)
 
 
-def _null_for_all_rows(expression: JavaObject) -> str:
-    """Return which constant Spark does not know and takes for null; empty where there is none."""
-    kind = expression.nodeName()
+def _bad_constant(expression: JavaObject) -> str:
+    """Return which constant Spark takes for null, fails for, or makes too large a value of; empty if there is none."""
+    kind, operands = expression.nodeName(), list(items(expression.children()))
     if units := _UNITS.get(kind):
         unit = _constant(expression.format()).lower()
         if unit and _OTHER_NAMES.get(unit, unit) not in units:
             return f"there is no unit '{unit}'; write one of {', '.join(units)}"
     if kind == "GetJsonObject" and (path := _constant(expression.path())) and not path.startswith("$"):
         return f"'{path}' is not a path; write '$.{path}'"
-    return next(filter(None, map(_null_for_all_rows, items(expression.children()))), "")
+    if kind in _PATTERNS and (reason := pattern_refusal(pattern := _constant(operands[1]))):
+        return f"'{pattern}' is not a regular expression: {reason}"
+    for zone in (_constant(operands[index]) for index in _ZONES.get(kind, ()) if index < len(operands)):
+        if zone and not is_time_zone(zone):
+            return f"there is no time zone '{zone}'; write a name such as Europe/Berlin"
+    length = _constant(operands[_LENGTHS[kind]]) if kind in _LENGTHS else ""
+    if length and int(length) > _MAX_LENGTH:
+        return f"a value of length {int(length):,} is too large; at most {_MAX_LENGTH:,} are possible"
+    return next(filter(None, map(_bad_constant, operands)), "")
 
 
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
@@ -204,7 +218,7 @@ def clock_reading(expression: JavaObject, times: Collection[str], *, only_time: 
     """
     if expression.nodeName() == "Cast" and expression.dataType().typeName() in _TIME_TYPES:
         text, of_zone = expression.child(), expression.dataType().typeName() == "timestamp"
-        constant = _constant(text) if text.dataType().typeName() == "string" else ""
+        constant = _constant(text).strip() if text.dataType().typeName() == "string" else ""
         if found := _CLOCK_WORD.match(constant):
             return f"'{found[0].lower()}' reads the clock; the time of the commit is statement_timestamp()"
         adds_date = of_zone and not only_time
@@ -228,9 +242,9 @@ def _shows_only_the_time(expression: JavaObject) -> bool:
 
 
 def _constant(text: JavaObject) -> str:
-    """Return the value of a text that is the same for all rows; empty for others, and where it cannot be computed."""
+    """Return a text or a number that is the same for all rows; empty for others, and where it cannot be computed."""
     try:
         value = text.eval(None) if text.foldable() else None
     except (Py4JError, PySparkException):
         return ""
-    return "" if value is None else str(value.toString().strip())
+    return "" if value is None else str(value if isinstance(value, int) else value.toString())

@@ -62,6 +62,7 @@ REFUSED = {
     "SELECT a FROM t, u": (16, "a query reads one table"),
     "SELECT a FROM t JOIN u ON t.a = u.a": (17, "a query reads one table"),
     "SELECT a FROM t LEFT JOIN u ON t.a = u.a": (17, "a query reads one table"),
+    "SELECT a FROM ONLY t": (15, "a query cannot have ONLY; name the table alone"),
     "SELECT a FROM (SELECT a FROM t)": (15, "a query cannot have a subquery"),
     "SELECT a FROM t WHERE a IN (SELECT b FROM u)": (29, "a query cannot have a subquery"),
     "SELECT a FROM t GROUP BY a": (17, "a query cannot have GROUP BY"),

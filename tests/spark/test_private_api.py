@@ -209,6 +209,12 @@ def test_patterns_are_read_when_code_is_generated(rows: DataFrame) -> None:
         private_api.generate_code(rows.select(f.expr("date_format(day, 'YYYY')").alias("value")))
 
 
+def test_constants_are_read_as_rows_read_them(rows: DataFrame) -> None:
+    found = [private_api.pattern_refusal(pattern) for pattern in ("(a)", "(a")]
+    assert found == ["", "Unclosed group"]
+    assert [private_api.is_time_zone(name) for name in ("Europe/Berlin", "+02:00", "Mars")] == [True, True, False]
+
+
 def test_expressions_become_columns_and_back_over_other_operands(rows: DataFrame) -> None:
     [named] = private_api.items(private_api.analyzed(rows.select((f.col("n") + 1).alias("value"))).expressions())
     total = named.child()

@@ -79,6 +79,19 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT to_char(day, 'YYYY-MM-DD') AS x FROM orders", "to_char(day, 'YYYY-MM-DD'): Spark does not know this"),
         ("SELECT id FROM orders WHERE date_format(at, 'YYYY') > '1'", "date_format(at, 'YYYY') > '1': Spark does not"),
         ("SELECT id, name AS n, name LIKE 'a\\' AS x FROM orders", "name LIKE 'a\\': The format is invalid"),
+        (
+            "SELECT id FROM orders WHERE name RLIKE '(a'",
+            "name RLIKE '(a': '(a' is not a regular expression: Unclosed gr",
+        ),
+        ("SELECT regexp_count(name, '[') AS x FROM orders", "regexp_count(name, '['): '[' is not a regular expression"),
+        ("SELECT split(name, '*') AS x FROM orders", "split(name, '*'): '*' is not a regular expression: Dangling"),
+        ("SELECT to_utc_timestamp(at, 'Mars') AS x FROM orders", "to_utc_timestamp(at, 'Mars'): there is no time zone"),
+        ("SELECT convert_timezone('UTC', 'X', local) AS x FROM orders", "convert_timezone('UTC', 'X', local): there"),
+        (
+            "SELECT lpad(name, 2000000000) AS x FROM orders",
+            "lpad(name, 2000000000): a value of length 2,000,000,000 is",
+        ),
+        ("SELECT repeat('x', 2 * 1000000000) AS x FROM orders", "repeat('x', 2 * 1000000000): a value of length 2,000"),
         ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
         ("SELECT date_trunc('hours', at) AS x FROM orders", "date_trunc('hours', at): there is no unit 'hours'; write"),
         ("SELECT id FROM orders WHERE trunc(day, 'DD') > day", "trunc(day, 'DD') > day: there is no unit 'dd'; write"),
@@ -89,7 +102,7 @@ def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
     session: SparkSession, capfd: pytest.CaptureFixture[str], text: str, reason: str
 ) -> None:
     with pytest.raises(OptionError) as refused:
-        plan(session, text)
+        plan(session, text, table(local=LOCAL))
     first, shown, _ = str(refused.value).splitlines()
     assert first.startswith("query, line 1, column ")
     assert first.partition(": ")[2].startswith(reason)
