@@ -71,22 +71,24 @@ class _Binder:
             if output.name in names:
                 raise refusal(query.text, output.at, f"two columns are named {output.name}; rename one of them with AS")
             names[output.name] = output
-        by_outputs = tuple(self._typed)
+        by_outputs, self._typed = tuple(self._typed), {}
         condition = None if query.condition is None else self._computed(query.condition, "WHERE")
+        typed = tuple(dict.fromkeys((*by_outputs, *self._typed)))
         comparisons, decided = self._comparisons()
         return BoundQuery(
             number=self._number,
             text=query.text,
             schema=schema,
             outputs=tuple(outputs),
-            typed=tuple(self._typed),
+            typed=typed,
+            conditional=tuple(self._typed),
             previous=tuple(self._previous),
             condition=condition,
             calls=tuple(self._calls.values()),
             topic=topic,
             comparisons=comparisons,
             decided=decided,
-            evaluated=by_outputs if decided else tuple(self._typed),
+            evaluated=by_outputs if decided else typed,
             functions=(*(own.name for own in query.functions), *(installed.name for installed in query.installed)),
         )
 

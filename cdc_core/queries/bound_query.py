@@ -67,6 +67,8 @@ class BoundQuery:
     typed: tuple[str, ...]
     evaluated: tuple[str, ...]
     """Those of `typed` that Spark needs: none that only a decided condition uses."""
+    conditional: tuple[str, ...]
+    """Those of `typed` that the condition uses."""
     previous: tuple[str, ...]
     condition: Output | None
     calls: tuple[PythonCall, ...] = ()

@@ -98,6 +98,7 @@ def packed_columns(
 ) -> Iterator[pa.RecordBatch]:
     """Yield *rows* in the columns of *schema*; a row that lacks a value which the query uses becomes a `refused` note.
 
+    It also is a change if only Spark can tell whether the condition, which does not use the value, leaves the row out.
     Without a *schema*, Spark evaluates nothing for any of *queries*, and everything is a note in the packed layout.
     Rows of tables that *selects* refuses are packed whole. Where Spark evaluates nothing for a table, its rows are
     packed as they are delivered; `given_rows` explains *deletes_as_rows*.
@@ -116,7 +117,7 @@ def packed_columns(
             assert schema is not None
             yield from _spread(pack(passed, BESIDE), schema)
             changes = _changes(part, query, schema)
-        bad = _incomplete(part, query)
+        bad, undecided = _incomplete(part, query), query.condition is not None and not query.decided
         start = 0
         for index in (*sorted(bad), len(part)):
             if index > start and changes is not None:
@@ -125,9 +126,13 @@ def packed_columns(
                 given = _given(passed.slice(start, index - start), query, deletes_as_rows=deletes_as_rows)
                 yield from _spread(pack(given), schema)
             if index < len(part):
+                column, reason = bad[index]
                 shown = passed if query.section else part
-                refusal = refusal_for(shown.slice(index, 1), bad[index], stage=QUERY)
-                yield from _spread([note(REFUSED, refusal)], schema)
+                refused = note(REFUSED, refusal_for(shown.slice(index, 1), reason, stage=QUERY))
+                if changes is not None and undecided and column not in query.conditional:
+                    yield _with_note(changes.slice(index, 1), refused)
+                else:
+                    yield from _spread([refused], schema)
             start = index + 1
         if changes is not None:
             assert schema is not None
@@ -219,17 +224,28 @@ def _typed(
     return RowBatch.struct(type_, shown, nulls)
 
 
-def _incomplete(rows: RowBatch, query: BoundQuery) -> dict[int, str]:
-    """Return why the query cannot be evaluated for some rows, by their index: the source did not send a value."""
+def _incomplete(rows: RowBatch, query: BoundQuery) -> dict[int, tuple[str, str]]:
+    """Return why the query cannot be evaluated for some rows, by their index: a column that the source did not send.
+
+    It is one of the condition, if that uses any of them. With each is the reason as a sentence.
+    """
+    lacking = {name: mask for name, mask in unavailable_by_column(rows).items() if name in query.typed}
     return {
         int(index): (
+            name,
             f"the query uses column {name}, which an update left unchanged and its source did not send; run ALTER TABLE"
-            f" {rows.schema.name} REPLICA IDENTITY FULL for later rows"
+            f" {rows.schema.name} REPLICA IDENTITY FULL for later rows",
         )
-        for name, lacking in unavailable_by_column(rows).items()
-        if name in query.typed
-        for index in np.flatnonzero(lacking)
+        for name in sorted(lacking, key=query.conditional.__contains__)
+        for index in np.flatnonzero(lacking[name])
     }
+
+
+def _with_note(change: pa.RecordBatch, refused: pa.RecordBatch) -> pa.RecordBatch:
+    """Return *change* as a note that Spark leaves out unless the condition holds for it, or fails."""
+    columns = (refused if name in ("kind", "payload") else change for name in change.schema.names)
+    arrays = (batch.column(name) for batch, name in zip(columns, change.schema.names, strict=True))
+    return pa.RecordBatch.from_arrays(list(arrays), schema=change.schema)
 
 
 def _changes(rows: RowBatch, query: BoundQuery, schema: pa.Schema) -> pa.RecordBatch:

@@ -63,7 +63,8 @@ def _divided(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
             yield _CHANGES, changes
 
     for batch in batches:
-        numbers = batch.column("plan").to_numpy()
+        is_note = np.asarray(batch.column("kind").is_valid())  # a change may have become one: see `packed_columns`
+        numbers = np.where(is_note, NO_PLAN, batch.column("plan").to_numpy())
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, end in pairwise(bounds):
             part = batch.slice(start, end - start)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from cdc_core import FunctionRegistration, RowBatch, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import END, note, unpack
+from cdc_core.engine.refused_rows import refused_row
 from cdc_core.queries.binding import bind
 from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.statement import parse_query
@@ -46,4 +47,4 @@ def answers(
     result = evaluated(frame, plans).toArrow().to_batches()
     *found, last = unpack(opened(result, plans, deletes_as_rows=deletes_as_rows))
     assert last == (END, {"slices": 1})
-    return [value for _, value in found]  # type: ignore[misc]
+    return [refused_row(value) if isinstance(value, dict) else value for _, value in found]  # type: ignore[misc]

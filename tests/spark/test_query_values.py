@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from cdc_testing.evaluating import answers
@@ -163,8 +164,6 @@ def test_a_number_that_no_decimal_of_spark_holds_fails_only_where_it_is_used(ses
 def test_a_value_that_the_source_did_not_send_is_passed_on_as_such_and_fails_where_it_is_used(
     session: SparkSession,
 ) -> None:
-    import numpy as np
-
     lacking = unavailable_column({"doc": np.array([False, True])})
     given = rows([{"doc": "1"}, {"Name": "b"}], unavailable=lacking)
     found = one(session, "SELECT id, doc AS d FROM orders", given)
@@ -172,6 +171,22 @@ def test_a_value_that_the_source_did_not_send_is_passed_on_as_such_and_fails_whe
     good, bad = answers(session, plan(session, "SELECT length(doc) AS l FROM orders"), given)
     assert isinstance(good, RowBatch)
     assert not isinstance(bad, RowBatch)
+
+
+@pytest.mark.parametrize(
+    ("condition", "refused"),
+    [("id % 2 = 0", ["[2]"]), ("1 / (id - 1) < 9", ["[1]", "[2]"]), ("doc <> ''", ["[1]", "[2]"])],
+)
+def test_a_row_without_a_value_that_only_an_item_uses_fails_unless_the_condition_leaves_it_out(
+    session: SparkSession, condition: str, refused: list[str]
+) -> None:
+    lacking = unavailable_column({"doc": np.array([False, True, True, False])})
+    given = rows([{"doc": "1"}, {}, {}, {"doc": "4"}], unavailable=lacking)
+    query = f"SELECT id, length(doc) AS l FROM orders WHERE {condition}"
+    found = answers(session, plan(session, query), given)
+    assert [each.key for each in found if isinstance(each, BadRow)] == refused
+    assert all("the query uses column doc" in each.reason for each in found if isinstance(each, BadRow))
+    assert [id_ for each in found if isinstance(each, RowBatch) for id_ in each.column("after").field("id").to_pylist()]
 
 
 def test_rows_of_several_versions_are_evaluated_side_by_side(session: SparkSession) -> None:
