@@ -110,6 +110,8 @@ class Delivery:
         begun = time.monotonic()
         flushed = self._sink.flush()
         self.tally.observe(FLUSH_SECONDS, time.monotonic() - begun)
+        if not isinstance(flushed, Flushed):  # the author forgot to return it
+            raise self._broken(f"flush() returned {type(flushed).__name__}, not a Flushed")
         self._flushed.append(flushed)
         given = self._taken_back()
         if flushed.refused:

@@ -91,6 +91,9 @@ def read_slice(
         if isinstance(item, SpanMark):
             marks.append(item)
             continue
+        if not isinstance(item, RowBatch):
+            wrong = f"read() yielded {type(item).__name__}, neither a RowBatch nor a SpanMark"
+            raise ContractError(f"{owner} broke its contract: {wrong}")
         _refuse_late_rows(owner, item, info.lower, shown)
         table = item.schema.name.full
         newest = item.latest()

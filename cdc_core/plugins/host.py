@@ -174,6 +174,7 @@ class PluginHost:
             if plugin.problem and plugin.source.distribution in (ours, f"cdc-{kind}-{word}"):
                 return PluginLoadError(f"{wanted} of {plugin.source.origin} cannot be used: {plugin.problem}")
         close = [] if ours else difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.65)
+        close = close or [other for other in known if other.endswith(f"-{word}")]  # https, of webhook-https
         parts = [f"there is no {wanted}"]
         if close:
             parts.append(f"did you mean '{close[0]}'?")

@@ -259,16 +259,22 @@ class Wrong(PickySink):
         return dataclasses.replace(super().flush(), refused=self.refused)
 
 
+class Forgetful(Wrong):
+    def flush(self) -> Flushed:
+        return None  # type: ignore[return-value]
+
+
 @pytest.mark.parametrize(
     ("sink", "clause"),
     [
+        (Forgetful(), "flush() returned NoneType, not a Flushed"),
         (Wrong(-1), "lists row -1, but 10 rows were emitted since the last flush"),
         (Wrong(10), "lists row 10, but 10 rows were emitted since the last flush"),
         (Wrong("3"), "lists row 3, but 10 rows"),
         (Wrong(3, 4, 3), "lists row 3 twice"),
         (Wrong(error=EncodeError("no")), "only emit() may raise an EncodeError"),
     ],
-    ids=["below 0", "behind the last emitted", "not a number", "twice", "encode error"],
+    ids=["nothing", "below 0", "behind the last emitted", "not a number", "twice", "encode error"],
 )
 def test_a_sink_that_breaks_the_contract_of_row_errors_is_named_with_the_clause(sink: Wrong, clause: str) -> None:
     with pytest.raises(ContractError) as raised:

@@ -124,6 +124,17 @@ def test_a_rangefeed_that_yields_no_mark_is_named(reader: SliceReader, monkeypat
         list(packed(Markless(reader.context)))
 
 
+def test_a_rangefeed_that_yields_neither_rows_nor_marks_is_named(reader: SliceReader) -> None:
+    class Sloppy(type(reader)):  # type: ignore[misc]
+        def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+            return iter([("counter", 1)])  # type: ignore[list-item]
+
+    with pytest.raises(
+        ContractError, match=r"Sloppy broke its contract: read\(\) yielded tuple, neither a RowBatch nor"
+    ):
+        list(packed(Sloppy(reader.context)))
+
+
 def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(reader: SliceReader) -> None:
     passed: list[pa.RecordBatch] = []
     with pytest.raises(ContractError) as raised:

@@ -25,6 +25,7 @@ from cdc_core import (
     TerminalSinkError,
     Timestamp,
 )
+from cdc_core.plugins.host import PluginHost
 
 
 def encoded(path: Path) -> str:
@@ -182,7 +183,7 @@ def test_a_silent_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"ca_cert": "hush"}, "'ca_cert' is neither PEM text nor base64"),
+        ({"ca_cert": "hush"}, "'ca_cert' is neither PEM text nor base64. To read a file, write ${file:/path"),
         ({"ca_cert": ""}, "'ca_cert' does not contain PEM text"),
         ({"client_cert": "", "client_key": ""}, "'client_cert' does not contain PEM text"),
         ({"ca_cert": "aHVzaA=="}, "'ca_cert' does not contain PEM text"),
@@ -218,3 +219,8 @@ def test_in_a_run_a_host_without_an_address_is_retried(hook: WebhookRig) -> None
     sink.emit(rows([1]))
     with pytest.raises(RetryableSinkError, match=r"failed 2 times: cannot connect \("):
         sink.flush()
+
+
+def test_the_url_of_an_endpoint_suggests_the_scheme_of_the_sink() -> None:
+    with pytest.raises(ConfigError, match="'https://'; did you mean 'webhook-https'"):
+        PluginHost.load().sink_for("https://example.com/hook")

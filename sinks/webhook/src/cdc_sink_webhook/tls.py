@@ -71,7 +71,9 @@ def _pem(name: str, value: str) -> str:
     try:
         text = base64.b64decode(value.strip().replace(" ", "+"), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        raise ConfigError(f"sink 'webhook': option '{name}' is neither PEM text nor base64") from None
+        raise ConfigError(
+            f"sink 'webhook': option '{name}' is neither PEM text nor base64. To read a file, write ${{file:/path}}"
+        ) from None
     if "-----BEGIN" not in text:
         raise ConfigError(f"sink 'webhook': option '{name}' does not contain PEM text")
     return text

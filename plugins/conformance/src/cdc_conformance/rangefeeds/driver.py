@@ -221,6 +221,8 @@ class Feed:
     def read(self, slice_: Slice, *, index: int = 0, reader: SliceReader | None = None) -> Reading:
         """Read a slice to its end, by default with the reader of this attempt."""
         items = tuple((reader or self.reader).read(slice_))
+        other = [type(item).__name__ for item in items if not isinstance(item, RowBatch | SpanMark)]
+        assert not other, f"read() yielded {other[0]}, which is neither a RowBatch nor a SpanMark"
         changes = tuple(change for item in items if isinstance(item, RowBatch) for change in self._changes(item, index))
         return Reading(slice=slice_, items=items, changes=changes)
 
