@@ -43,12 +43,13 @@ class Pack:
         """Write the archive *path*, gzipped; a file that is there is replaced once the new one is complete.
 
         Unpacked, it is a directory for PYTHONPATH, for this version of Python and this kind of machine. Programs and
-        compiled bytecode are left out. Raises: ConfigError when the files of a distribution are unknown; OSError.
+        compiled bytecode are left out. Of a file that an installer has linked, it has the contents. Raises: ConfigError
+        when the files of a distribution are unknown; OSError.
         """
         files = [file for each in self.distributions.values() for file in _files_of(each)]
         unfinished = path.with_name(f"{path.name}.part")
         try:
-            with tarfile.open(unfinished, "w:gz", compresslevel=5) as archive:
+            with tarfile.open(unfinished, "w:gz", compresslevel=5, dereference=True) as archive:
                 for inside, place in sorted(files):
                     archive.add(place, inside, recursive=False)
             unfinished.replace(path)

@@ -51,8 +51,14 @@ _POSTGRESQL_SESSION = "SELECT " + ", ".join(
 
 
 def store_url(directory: Path) -> str:
-    """Return the URL of the store that lives in a file in *directory*."""
-    return sa.URL.create("sqlite", database=str(directory.absolute() / "progress.sqlite")).render_as_string()
+    """Return the URL of the store that lives in a file in *directory*. Raises: ConfigError for a path without a URL."""
+    path = str(directory.absolute() / "progress.sqlite")
+    try:
+        return sa.URL.create("sqlite", database=path).render_as_string()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"progress store {os.fsencode(path)!r}: the path is not UTF-8; use another directory"
+        ) from None
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -89,6 +89,17 @@ def test_a_file_that_was_removed_is_named_with_its_package(plugin: Path, tmp_pat
     assert str(raised.value) == (f"cdc-sink-shelf cannot be packed: its file {missing} is missing; install it again")
 
 
+def test_a_file_that_is_a_link_is_packed_with_its_contents(plugin: Path, tmp_path: Path) -> None:
+    (plugin.parent / "RECORD").write_text("hook.pth,,\n")
+    (tmp_path / "cached").write_text("contents")
+    (plugin.parents[1] / "hook.pth").symlink_to(tmp_path / "cached")
+    Pack({"cdc-sink-shelf": distribution("cdc-sink-shelf")}).write(tmp_path / "environment.tar.gz")
+    with tarfile.open(tmp_path / "environment.tar.gz") as packed:
+        (tmp_path / "cached").unlink()
+        packed.extractall(tmp_path / "there", filter="data")
+    assert (tmp_path / "there" / "hook.pth").read_text() == "contents"
+
+
 def test_an_archive_that_spark_would_not_unpack_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pack", "environment.zip"]) == 2
     assert capsys.readouterr().err == "error: environment.zip must end in .tar.gz, so that Spark unpacks it\n"

@@ -194,6 +194,8 @@ def test_a_state_directory_that_cannot_be_is_refused(tmp_path: Path) -> None:
         ProgressStore(store_url(tmp_path / "file")).open()
     with pytest.raises(ConfigError, match="'/proc/nowhere' cannot be used as the state directory"):
         ProgressStore(store_url(Path("/proc/nowhere"))).open()
+    with pytest.raises(ConfigError, match=r"progress store b'.*/a\\xff/progress.sqlite': the path is not UTF-8; use"):
+        store_url(tmp_path / os.fsdecode(b"a\xff"))
 
 
 def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
