@@ -51,7 +51,8 @@ class TimeRange:
             raise TerminalError(
                 f"table {rows.schema.name} was scanned at {latest}, which is later than end_time, {self.end}: its"
                 f" contents at that time can no longer be read. {START_OVER}. Choose an end_time that leaves enough"
-                " time for the scan"
+                f" time for the scan. If the table was added or is read again, `cdc alter FILE NAME --drop"
+                f" {rows.schema.name}` leaves it out"
             )
         return _filtered(rows, ~late)
 

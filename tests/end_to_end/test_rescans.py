@@ -21,7 +21,7 @@ from cdc_core import RowBatch, Slice, SliceReader, SpanMark, Timestamp
 from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.start_position import register
-from cdc_core.errors import ConfigError, HistoryLostError, RetryableError
+from cdc_core.errors import ConfigError, HistoryLostError, RetryableError, TerminalError
 from cdc_core.store.progress import ProgressStore, RescanRecord, store_url
 from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
@@ -308,6 +308,25 @@ def test_a_table_that_is_dropped_and_added_before_the_next_run_is_scanned(
     assert later(delivered(tmp_path / "files", "orders"), before) == set(range(1, 501))
     assert later(delivered(tmp_path / "files", "items"), before) == set()
     engine.close()
+
+
+def test_a_table_whose_rescan_comes_too_late_can_be_left_out(database: str, sql: Sql, tmp_path: Path) -> None:
+    started(feed_into(tmp_path, database, "items", "orders"), tmp_path, database).close()
+    sql.execute("INSERT INTO orders VALUES (501, 0)")
+    end = clock(database)
+    late = LocalEngine(feed_into(tmp_path, database, "items", "orders", end_time=str(end)), tmp_path)
+    ask_rescan(late.store, "test", table=f"{sql.info.dbname}.public.items")
+    late.run()
+    with pytest.raises(
+        TerminalError, match=r"If the table .* is read again, `cdc alter FILE NAME --drop public\.items`"
+    ):
+        late.until(end)
+    late.close()
+    rest = LocalEngine(feed_into(tmp_path, database, "orders", end_time=str(end)), tmp_path)
+    rest.run()
+    rest.until(end)
+    assert 501 in {row["key"][0] for row in delivered(tmp_path / "files", "orders")}
+    rest.close()
 
 
 def _updated(row: Row) -> str:
