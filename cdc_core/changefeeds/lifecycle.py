@@ -137,15 +137,18 @@ class Lifecycle(Finder):
 
     def drain(self, node: str) -> NodeRecord:
         """Make the live node of this name hand over its jobs and end. Raises: UnknownError if there is none."""
-        mine = sa.update(NODES).where(NODES.c.name == node, NODES.c.expires > DatabaseNow())
+        mine = (NODES.c.name == node, NODES.c.expires > DatabaseNow())
+        begun = sa.update(NODES).where(*mine, NODES.c.is_draining.is_(False)).values(is_draining=True)
         with self.store.transaction() as connection:
-            row = connection.execute(mine.values(is_draining=True).returning(*NODES.c)).one_or_none()
+            begins = connection.execute(begun).rowcount
+            row = connection.execute(sa.select(NODES).where(*mine)).one_or_none()
             if row is None:
                 known = ", ".join(sorted(each.name for each in alive_sessions(connection))) or "none"
                 raise UnknownError(
                     f"there is no live node '{node}' in the store {self.store.shown}; live nodes: {known}"
                 )
-            add_event(connection, "node_draining", node=node)
+            if begins:
+                add_event(connection, "node_draining", node=node)
             return node_record(row)
 
     def wait(self, name: str, verb: Verb) -> JobRecord:

@@ -127,7 +127,8 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
 
 def test_a_node_that_is_to_drain_is_told_and_one_that_is_not_there_is_not(store: ProgressStore) -> None:
     store.nodes.join(node("one", "region=eu"), lease_s=60)
-    Changefeeds(store).drain("one")
+    for _ in range(2):
+        assert Changefeeds(store).drain("one").draining
     with pytest.raises(ConfigError):
         Changefeeds(store).drain("two")
     assert [(event.kind, event.node) for event in store.events.read()] == [
