@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +23,8 @@ from cdc_testing.versions import UnavailableError, binaries_of
 
 if TYPE_CHECKING:
     from cdc_testing.thread_host import KeptThreads
+
+    from cdc_core.store.progress import ProgressStore
 
 TESTS = Path(__file__).parents[1]
 _STRATEGIES_SINCE = 150000
@@ -79,6 +81,23 @@ def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     """URI of a fresh database for who prepares a test, dropped with its slots at the end. See `documented`."""
     with fresh_database(postgres_server) as uri:
         yield uri
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    """A store in a file, which is not there yet."""
+    from cdc_core.store.progress import ProgressStore, store_url
+
+    with closing(ProgressStore(store_url(tmp_path / "state"))) as store:
+        yield store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a store in a file, and of one in PostgreSQL."""
+    from cdc_core.store.opening import store_url
+
+    return store_url(tmp_path / "state") if request.param == "sqlite" else str(request.getfixturevalue("database"))
 
 
 @pytest.fixture

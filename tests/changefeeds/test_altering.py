@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from cdc_core.errors import ConfigError, FencedError
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
 from cdc_core.span import Span
-from cdc_core.store.progress import Progress, ProgressStore, store_url
+from cdc_core.store.progress import Progress, ProgressStore
 
 ENVIRON = {"PAPER_PASSWORD": "hunter2", "MASK_KEY": "a-key-of-many-characters"}
 
@@ -36,13 +36,6 @@ def scripted(*, changes_tables: bool = True) -> PluginHost:
         sink(options="cdc_testing.scripted:JournalOptions"),
         sink("drawer", schemes=("drawer",), options="cdc_testing.scripted:JournalOptions"),
     )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ProgressStore]:
-    store = ProgressStore(store_url(tmp_path / "store"))
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -17,19 +16,11 @@ from cdc_core.errors import ConfigError, FencedError, TerminalError
 from cdc_core.locality import Locality
 from cdc_core.store.job_rows import of_job
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
-from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import STATUSES
 from cdc_core.store.verbs import RefusedError, UnknownError
 
 WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ProgressStore]:
-    store = ProgressStore(store_url(tmp_path))
-    yield store
-    store.close()
 
 
 @pytest.fixture

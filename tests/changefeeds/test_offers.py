@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -15,19 +15,16 @@ from cdc_testing.stored import DEFINITION, die, node
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.definition import changefeed_of
 from cdc_core.store.job_values import NodeRecord
-from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import report
 
 WRITTEN = {"source": "paper://desk/db", "tables": ["public.orders"], "sink": "shelf://room"}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProgressStore]:
-    postgresql = request.param == "postgresql"
-    store = ProgressStore(str(request.getfixturevalue("database")) if postgresql else store_url(tmp_path))
-    yield store
-    store.close()
+@pytest.fixture
+def store(url: str) -> Iterator[ProgressStore]:
+    with closing(ProgressStore(url)) as store:
+        yield store
 
 
 def joined(store: ProgressStore, name: str, locality: str = "", **values: Any) -> NodeRecord:

@@ -61,11 +61,6 @@ def opened(url: str) -> Changefeeds:
     return Changefeeds(ProgressStore(url), plugins=PLUGINS, environ={"PAPER_PASSWORD": "hunter2"})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return store_url(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("database"))
-
-
 def test_what_is_there_stays_as_it_was(url: str, request: pytest.FixtureRequest) -> None:
     engine = written(url)
     request.addfinalizer(engine.dispose)

@@ -192,14 +192,6 @@ def test_no_store_is_created(tmp_path: Path, cdc: Cdc) -> None:
         assert "hunter2" not in said
 
 
-def test_a_changefeed_of_the_store_is_resumed(store: ProgressStore, cdc: Cdc) -> None:
-    store.claims.pause_run("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
-    assert "changefeed 'orders' is resumed" in cdc("resume", "--store", store.url, "orders").out
-    found = store.changefeeds.find("orders")
-    assert found is not None
-    assert found.paused is None
-
-
 def test_a_changefeed_of_the_store_is_checked(store: ProgressStore, cdc: Cdc) -> None:
     shown = cdc("check", "--store", store.url, "orders").out
     assert "changefeed 'orders'\n  source   paper paper://user:***@desk/db … ok" in shown

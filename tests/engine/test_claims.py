@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,16 @@ from cdc_core import Locality, Slice, SliceInfo, Timestamp
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.engine.slices import PlannedSlice, claim, offers
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.progress import ProgressStore
 
 EU, US = Locality.parse("region=eu,zone=a"), Locality.parse("region=us,zone=a")
 NAME = "t"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProgressStore]:
-    url = store_url(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("database"))
-    store = ProgressStore(url)
-    store.open()
-    yield store
-    store.close()
+@pytest.fixture
+def store(url: str) -> Iterator[ProgressStore]:
+    with closing(ProgressStore(url)) as store:
+        yield store
 
 
 @pytest.fixture

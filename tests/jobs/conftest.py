@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,13 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 
-from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgressStore]:
-    postgresql = request.param == "postgresql"
-    store = ProgressStore(
-        str(request.getfixturevalue("database")) if postgresql else store_url(tmp_path_factory.mktemp("store"))
-    )
-    yield store
-    store.close()
+@pytest.fixture
+def store(url: str) -> Iterator[ProgressStore]:
+    with closing(ProgressStore(url)) as store:
+        yield store
 
 
 @pytest.fixture

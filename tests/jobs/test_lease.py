@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from cdc_testing.runs import eventually
@@ -17,26 +17,16 @@ from cdc_testing.tcp_proxy import TcpProxy
 from cdc_core.jobs.lease import Lease
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import Adoption
-from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
 LEASE_S = 6.0
 HEARTBEAT_S = 0.1
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("database"))
-    return store_url(tmp_path_factory.mktemp("store"))
-
-
 @contextmanager
 def stored(url: str) -> Iterator[ProgressStore]:
-    store = ProgressStore(url)
-    store.open()
-    yield store
-    store.close()
+    with closing(ProgressStore(url)) as store:
+        yield store
 
 
 def leased(url: str, name: str = "one", *, lease_s: float = LEASE_S) -> Lease:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -17,20 +18,15 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, Ended, Pending
-from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
 ENDINGS: tuple[Ended, ...] = ("stopped", "succeeded", "failed", "paused", "reverted", "not reverted")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgressStore]:
-    postgresql = request.param == "postgresql"
-    store = ProgressStore(
-        str(request.getfixturevalue("database")) if postgresql else store_url(tmp_path_factory.mktemp("store"))
-    )
-    yield store
-    store.close()
+@pytest.fixture
+def store(url: str) -> Iterator[ProgressStore]:
+    with closing(ProgressStore(url)) as store:
+        yield store
 
 
 def create(store: ProgressStore, name: str = "orders", locality: str = "") -> None:

@@ -68,11 +68,6 @@ UPDATE cdc_store SET version = 2;
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return store_url(tmp_path) if request.param == "sqlite" else str(request.getfixturevalue("database"))
-
-
 @pytest.fixture
 def engine(url: str) -> Iterator[sa.Engine]:
     engine = open_engine(url)

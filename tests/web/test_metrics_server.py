@@ -19,7 +19,7 @@ from cdc_core import Frontier, Span, Timestamp
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.progress import Progress, ProgressStore, store_url
+from cdc_core.store.progress import Progress, ProgressStore
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import METRICS, Sample, labels_of
 from cdc_core.telemetry.tally import Tally
@@ -28,11 +28,6 @@ from cdc_core.web.metrics_server import MetricsServer
 from cdc_core.web.watched import NodeView, Watched
 
 LOOPBACK = Address("127.0.0.1", 0)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ProgressStore:
-    return ProgressStore(store_url(tmp_path))
 
 
 def get(
@@ -119,14 +114,14 @@ def test_what_a_run_saves_is_seen_by_the_next_scrape(store: ProgressStore, monke
 
 
 def test_lags_go_on_and_it_is_said_when_the_store_cannot_be_read(
-    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cdc_core.web.watched._FRESH_S", 0.0)
     store.changefeeds.register("orders", DEFINITION)
     step(store, "orders", store.changefeeds.begin_attempt("orders"), rows=3)
     with serving(store, "orders") as server:
         [before] = scrape(server)["cdc_changefeed_lag_seconds"].values()
-        Path(store_url(tmp_path).removeprefix("sqlite:///")).unlink()
+        Path(store.url.removeprefix("sqlite:///")).unlink()
         found = scrape(server)
     [lag] = found["cdc_changefeed_lag_seconds"].values()
     assert lag > before

@@ -28,13 +28,6 @@ from cdc_core.web.page.texts import FOR_ADMINS
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ProgressStore]:
-    store = ProgressStore(store_url(tmp_path))
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def shown(store: ProgressStore) -> Shown:
     shown = Shown(store)
     shown.job("orders")

@@ -25,7 +25,7 @@ from cdc_core.config.toml_file import read_changefeed
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.progress import ProgressStore
 from cdc_core.web.page import views
 
 TABLE = "counter"
@@ -37,14 +37,6 @@ def plugins() -> PluginHost:
     ours = plugin(scripted.COUNTER, scripted.PLAIN, scripted.JOURNAL)
     installed = [claim for claims in published(PLUGINS).values() for claim in claims]
     return PluginHost([*installed, source_of(ours, "cdc-paper")])
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ProgressStore]:
-    store = ProgressStore(store_url(tmp_path))
-    store.open()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -381,7 +373,7 @@ def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
     written = {name: fields[name] for name in ("source", "sink", "format")} | {"tables": [TABLE]}
     options = {name: fields[name] for name in ("control", "total", "rows_per_step", "keys")} | dead
     changefeed = changefeed_of("orders", {**written, "options": options}, origin="a test", environ={"PW": "x"})
-    engine = LocalEngine(resolve(changefeed, plugins), tmp_path)
+    engine = LocalEngine(resolve(changefeed, plugins), tmp_path / "state")
     engine.run()
     engine.until(Timestamp(40))
     engine.store.close()
