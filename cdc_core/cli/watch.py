@@ -23,6 +23,7 @@ from cdc_core.config.changefeed_options import NOT_OF_SCANS
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import refuse_unused
+from cdc_core.delivery.row_json import is_json
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
@@ -151,25 +152,12 @@ def _csv_lines(batch: Sequence[WatchedRow]) -> str:
 def _json_lines(batch: Sequence[WatchedRow], *, embedded: bool) -> str:
     def shown(value: bytes | None) -> str:
         text = text_or_hex(value)
-        return text if embedded and text and _is_json(text) else json.dumps(text or None, ensure_ascii=False)
+        return text if embedded and text and is_json(text) else json.dumps(text or None, ensure_ascii=False)
 
     return "".join(
         f'{{"table": {json.dumps(table, ensure_ascii=False)}, "key": {shown(key)}, "value": {shown(value)}}}\n'
         for table, key, value in batch
     )
-
-
-def _is_json(text: str) -> bool:
-    """Return whether *text* is JSON in one line, as a message of the encoder json is without a schema registry."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    try:
-        json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return False
-    return "\n" not in text
 
 
 @changefeed_command(environment="of definitions", has_state=False)

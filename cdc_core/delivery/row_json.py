@@ -57,14 +57,16 @@ def key_column(values: Sequence[Any], type_: pa.DataType) -> pa.Array | None:
 def _member(value: pa.Scalar, type_: ColumnType) -> str:
     if type_.kind in _JSON_TEXT and value.is_valid:
         text = str(shown_value(value))
-        if _is_json(text):
+        if is_json(text):
             return text
     return _dumped(shown_value(value))
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Return whether *text* is JSON in one line, as a message of the encoder json is without a schema registry."""
+
     def refuse(constant: str) -> None:
-        raise ValueError(constant)
+        raise ValueError(f"{constant} is not JSON")
 
     try:
         json.loads(text, parse_constant=refuse)

@@ -34,6 +34,15 @@ class Caller:
     proof: str
 
 
+def stamp_of(path: str | Path) -> tuple[int, ...] | None:
+    """Return what differs when a file has been written again; None when it cannot be seen."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return (seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)
+
+
 def is_caller_name(name: str) -> bool:
     """Return whether a caller may have this name."""
     return _NAME.fullmatch(name) is not None
@@ -83,7 +92,7 @@ class Callers:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._seen = self._stamp()
+        self._seen = stamp_of(path)
         self._callers: list[Caller] | None = read_callers(path)
 
     def refresh(self) -> str | None:
@@ -92,7 +101,7 @@ class Callers:
         Until it can be read again, no caller is known: a revoked token must not stay valid.
         """
         with self._lock:
-            stamp = self._stamp()
+            stamp = stamp_of(self.path)
             if stamp == self._seen:
                 return None
             self._seen = stamp
@@ -121,10 +130,3 @@ class Callers:
             if hmac.compare_digest(caller.proof.encode(), proof.encode()):
                 found = caller
         return found
-
-    def _stamp(self) -> tuple[int, ...] | None:
-        try:
-            seen = os.stat(self.path)
-        except OSError:
-            return None
-        return (seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)

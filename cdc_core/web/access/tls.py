@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from collections.abc import Mapping
 from typing import Any
 
 from cdc_core.errors import ConfigError
+from cdc_core.web.access.callers import stamp_of
 from cdc_core.web.access.settings import AccessSettings
 
 log = logging.getLogger(__name__)
@@ -72,8 +72,8 @@ class TlsFiles:
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(path) for path in (self._cert, self._key, self._ca) if path is not None]
+    def _stamps(self) -> list[tuple[int, ...] | None]:
+        return [stamp_of(path) for path in (self._cert, self._key, self._ca) if path is not None]
 
 
 def subject_of(certificate: Mapping[str, Any]) -> str:
@@ -94,11 +94,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it contains no PEM").lower().replace("_", " ")
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        seen = os.stat(path)
-    except OSError:
-        return None
-    return (seen.st_mtime_ns, seen.st_size, seen.st_ino)

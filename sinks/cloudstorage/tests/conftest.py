@@ -15,3 +15,13 @@ def cloud(tmp_path: Path) -> Iterator[CloudRig]:
     """A rig whose parts are closed at the end of the test."""
     with ExitStack() as opened:
         yield CloudRig(tmp_path / "out", opened)
+
+
+@pytest.fixture
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not retry when the store is down: gcsfs would retry for half a minute."""
+    from cdc_sink_cloudstorage import azure, s3
+
+    monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
+    monkeypatch.setitem(azure._RETRY, "retry_total", 0)
+    monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)

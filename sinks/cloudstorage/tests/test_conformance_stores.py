@@ -18,23 +18,14 @@ from cdc_conformance.sinks.fixtures import SinkFixtures
 from cdc_conformance.sinks.lifecycle import Destination, Leftovers
 from cdc_conformance.sinks.options import Secrecy
 from cdc_conformance.sinks.values import Resolved
-from cdc_sink_cloudstorage import azure, s3
 from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import Azurite, SeaweedFS
 
 from cdc_core import MB
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_retries")]
 NOWHERE = "http://127.0.0.1:9"
-
-
-@pytest.fixture(autouse=True)
-def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not retry when the store is down: gcsfs would retry for half a minute."""
-    monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
-    monkeypatch.setitem(azure._RETRY, "retry_total", 0)
-    monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)
 
 
 @pytest.fixture

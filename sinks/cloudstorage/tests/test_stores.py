@@ -14,7 +14,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient
 from botocore.exceptions import ClientError
-from cdc_sink_cloudstorage import azure, s3
+from cdc_sink_cloudstorage import azure
 from cdc_sink_cloudstorage.names import ResolvedFile
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
@@ -32,19 +32,13 @@ from google.auth.exceptions import RefreshError
 from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError, parse_options
 from cdc_core.errors import is_outage
 
+pytestmark = pytest.mark.usefixtures("no_retries")
+
 OpenAt = Callable[[str], CloudStorageSink]
 Check = Callable[[str], None]
 Refusal = Callable[[str], str]
 WriteTo = Callable[[CloudStorageSink], None]
 NOWHERE = "http://127.0.0.1:9"
-
-
-@pytest.fixture(autouse=True)
-def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not retry when the store is down."""
-    monkeypatch.setitem(s3._CLIENT, "retries", {"mode": "standard", "max_attempts": 1})
-    monkeypatch.setitem(azure._RETRY, "retry_total", 0)
-    monkeypatch.setattr("gcsfs.retry.is_retriable", lambda _: False)
 
 
 @pytest.fixture
