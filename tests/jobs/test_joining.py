@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,8 @@ from cdc_core.store.progress import ProgressStore, store_url
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ProgressStore]:
-    store = ProgressStore(store_url(tmp_path / "store"))
-    store.open()
-    yield store
-    store.close()
+def url(tmp_path: Path) -> str:
+    return store_url(tmp_path / "store")
 
 
 def former(directory: Path) -> LastSessionFile:

@@ -33,11 +33,8 @@ HERE = "region=eu-west-1,cloud=aws"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[ProgressStore]:
-    store = ProgressStore(store_url(tmp_path / "store"))
-    store.open()
-    yield store
-    store.close()
+def url(tmp_path: Path) -> str:
+    return store_url(tmp_path / "store")
 
 
 def found(store: ProgressStore, name: str) -> JobRecord:

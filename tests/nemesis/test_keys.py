@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from cdc_conformance.validators import SeenMark, SeenRow
 from cdc_testing.nemesis_keys import ById, PresentKeyValidator, Rescanned, RescanValidator
 from cdc_testing.nemesis_ledger import Ledger
+from cdc_testing.seen import feed, mark
 
 from cdc_core import Timestamp
 
@@ -20,10 +19,6 @@ def row(at: int, *key: int, n: int | None = None) -> SeenRow:
     return SeenRow(topic="t", key=key, after=after, updated=Timestamp(at))
 
 
-def mark(at: int) -> SeenMark:
-    return SeenMark(resolved=Timestamp(at))
-
-
 @pytest.fixture
 def ledger() -> Ledger:
     """The table gets the key (n, id) at some moment from 20 to 22."""
@@ -33,17 +28,7 @@ def ledger() -> Ledger:
 
 
 def failures(ledger: Ledger, *events: SeenRow | SeenMark, lost: tuple[int, ...] = ()) -> list[str]:
-    validator = PresentKeyValidator(ledger.keys_at, lambda _: lost, ENDPOINTS)
-    feed(validator, events)
-    return validator.failures()
-
-
-def feed(validator: Any, events: Any) -> None:
-    for event in events:
-        if isinstance(event, SeenMark):
-            validator.note_resolved(event)
-        else:
-            validator.note_row(event)
+    return feed(PresentKeyValidator(ledger.keys_at, lambda _: lost, ENDPOINTS), *events)
 
 
 BEFORE = (row(10, 1, n=1001), row(10, 2, n=1002), mark(19))
@@ -101,16 +86,15 @@ class Seen:
 def test_an_update_that_changes_the_key_is_one_version_of_the_row() -> None:
     seen = Seen()
     events = row(10, 1001, 1, n=1001), row(11, 1002, 1, n=1002), row(11, 1001, 1), mark(11), row(11, 1001, 1), mark(12)
-    feed(ById(seen, ENDPOINTS), [*events, row(13, 1002, 1), mark(13)])
+    feed(ById(seen, ENDPOINTS), *events, row(13, 1002, 1), mark(13))
     assert [(row.key, row.after and row.after["n"]) for row in seen.rows] == [((1,), 1001), ((1,), 1002), ((1,), None)]
 
 
 def test_rows_that_a_rescan_leaves_out_are_found() -> None:
     def missing(below: int | None, *events: SeenRow | SeenMark) -> list[str]:
         rescan = Rescanned(topic="t", below=below, began=Timestamp(19))
-        validator = RescanValidator([rescan], ENDPOINTS)
-        feed(validator, [*BEFORE, *events])
-        return [failure.partition(" did not arrive")[0] for failure in validator.failures()]
+        found = feed(RescanValidator([rescan], ENDPOINTS), *BEFORE, *events)
+        return [failure.partition(" did not arrive")[0] for failure in found]
 
     assert missing(None, row(25, 1, n=1001), row(25, 2, n=1002), mark(25)) == []
     assert missing(None, row(24, 1), row(25, 2, n=1003), mark(25)) == []

@@ -170,17 +170,3 @@ def test_errors_are_one_sentence(
     assert line.startswith("error: ")
     assert says in line
     assert [str(path.relative_to(here)) for path in sorted(here.rglob("*"))] == ["full", "full/file"]
-
-
-def test_the_template_of_sinks_has_less_than_150_lines_of_code() -> None:
-    assert sum(lines_of_code(path.read_text()) for path in TEMPLATES["sink"].glob("src/*/*.py")) < 150
-
-
-def lines_of_code(text: str) -> int:
-    """Return the number of lines without empty lines, comments and docstrings."""
-    documented: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            documented |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = enumerate(text.splitlines(), 1)
-    return sum(1 for number, line in lines if line.split("#")[0].strip() and number not in documented)
