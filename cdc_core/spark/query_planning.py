@@ -73,12 +73,12 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.caseSensitive": "true",
+    "spark.sql.jsonGenerator.ignoreNullFields": "false",
     "spark.sql.variable.substitute": "false",
     "spark.sql.session.timeZone": "UTC",
 }
 _MANY_ROWS = {
-    "Aggregate": "it combines many rows, but a query sees one change at a time",
-    "Window": "it combines many rows, but a query sees one change at a time",
+    **dict.fromkeys(("Aggregate", "Window"), "it combines many rows, but a query sees one change at a time"),
     "Generate": "it returns several rows for one, but a change is one message",
 }
 _SIMPLE: dict[type[DataType], ColumnType] = {

@@ -16,10 +16,11 @@ pytestmark = pytest.mark.slow
 
 QUERY = """
 SELECT id, upper(status) AS status, amount * 2 AS twice, event_op() AS op,
-    (cdc_prev).status AS before, made, statement_timestamp() AS at
+    to_json(named_struct('s', (cdc_prev).status)) AS before, made, statement_timestamp() AS at
 FROM orders o
 WHERE event_op() = 'delete' OR (amount > 10 AND o.status IS DISTINCT FROM cdc_prev.status)
 """
+NO, NEW = '{"s":null}', '{"s":"new"}'
 
 
 def test_a_query_selects_rows_and_columns_of_scan_and_log(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
@@ -39,14 +40,14 @@ def test_a_query_selects_rows_and_columns_of_scan_and_log(database: str, tmp_pat
             rows = delivered(feed.files, "orders")
     scanned, logged = rows[:10], rows[10:]
     assert [_shown(row) for row in scanned] == [
-        {"id": n, "status": "NEW", "twice": 2.0 * n, "op": "insert", "before": None, "made": "2024-01-01T12:00:00.5"}
+        {"id": n, "status": "NEW", "twice": 2.0 * n, "op": "insert", "before": NO, "made": "2024-01-01T12:00:00.5"}
         for n in range(11, 21)
     ]
     assert [_shown(row) for row in logged] == [
-        {"id": 15, "status": "PAID", "twice": 30, "op": "update", "before": "new", "made": "2024-01-01T12:00:00.5"},
-        {"id": 1, "status": None, "twice": None, "op": "delete", "before": "new", "made": None},
-        {"id": 20, "status": None, "twice": None, "op": "delete", "before": "new", "made": None},
-        {"id": 22, "status": "NEW", "twice": 200, "op": "insert", "before": None, "made": "-infinity"},
+        {"id": 15, "status": "PAID", "twice": 30, "op": "update", "before": NEW, "made": "2024-01-01T12:00:00.5"},
+        {"id": 1, "status": None, "twice": None, "op": "delete", "before": NEW, "made": None},
+        {"id": 20, "status": None, "twice": None, "op": "delete", "before": NEW, "made": None},
+        {"id": 22, "status": "NEW", "twice": 200, "op": "insert", "before": NO, "made": "-infinity"},
     ]
 
 
