@@ -52,8 +52,9 @@ class RangefeedRegistration(Registration):
     repeats_steps: bool = False
     """Whether `StepPlanner.repeat` may return slices. If so, plans are saved, with one small write per step."""
     changes_tables: bool = False
-    """Whether `Rangefeed.start` accepts tables that differ from those of the saved token. Otherwise, changing the list
-    of tables is an error before the start.
+    """Whether `Rangefeed.start` accepts tables that differ from those of the saved token, and `StepPlanner.scan_again`
+    reads a table again that was dropped and added before the next run. Otherwise, changing the list of tables is an
+    error before the start.
     """
     cursors: bool = False
     """Whether `Rangefeed.start` obeys `RangefeedContext.cursor`. Otherwise, the option `cursor` is an error."""

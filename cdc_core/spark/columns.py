@@ -130,9 +130,8 @@ def packed_columns(
                 shown = passed if query.section else part
                 refused = note(REFUSED, refusal_for(shown.slice(index, 1), reason, stage=QUERY))
                 if changes is not None and undecided and column not in query.conditional:
-                    yield _with_note(changes.slice(index, 1), refused)
-                else:
-                    yield from _spread([refused], schema)
+                    refused = _with_note(changes.slice(index, 1), refused)
+                yield from _spread([refused], schema)
             start = index + 1
         if changes is not None:
             assert schema is not None
