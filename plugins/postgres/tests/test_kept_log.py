@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from cdc_rangefeed_postgres import log_session, log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
-from cdc_testing.kept_session import MB, SESSIONS, Kept, behind, lsn_of
+from cdc_testing.kept_session import KB, MB, SESSIONS, Kept, behind, lsn_of
 from cdc_testing.log_slices import by_sql, items_of, same, with_payload, write
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
@@ -156,15 +157,14 @@ def test_a_session_that_is_killed_in_the_middle_of_a_slice_costs_an_attempt_and_
 ) -> None:
     monkeypatch.setattr(log_session, "_AHEAD_BYTES", MB)
     monkeypatch.setattr(log_session, "_KEPT_BYTES", MB)
-    monkeypatch.setattr(log_session, "_FULL_LIMIT_S", 1.0)
-    with behind(database, sql) as kept:
+    with behind(database, sql) as kept, socket.socket(fileno=os.dup(kept.session._connection.fileno())) as receiver:
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KB)  # much of the slice stays at the server
         kept.insert(1, 9000, "y" * 1000)
         slice_ = kept.slice()
         reader = PostgresReader(kept.feed.context)
         items = reader.read(slice_)
         next(items)
-        kept.sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
-        eventually("the session to notice", lambda: kept.session.ended is not None)
+        kept.sql.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_replication")
         with pytest.raises(RetryableRangefeedError, match="only partly read"):
             list(items)
         reader.close()

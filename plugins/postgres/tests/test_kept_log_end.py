@@ -144,7 +144,7 @@ def test_a_server_shuts_down_while_a_session_is_kept_and_nothing_is_lost() -> No
         process = server._process
         assert process is not None
         process.send_signal(signal.SIGINT)
-        process.wait(30.0)
+        process.wait(100.0)
         with pytest.raises(RetryableRangefeedError):
             kept.feed.step()
         server.start()
