@@ -63,7 +63,7 @@ def test_the_commands_of_the_pages_print_what_they_show(
         monkeypatch.setattr(module, "check_job", lambda _feed, **_options: None)
     store = ProgressStore(store_url(tmp_path / "store"))
     first = replace(node("eu-1", "region=eu-west-1"), host="host-1", pid=4711, version="0.1.0")
-    eu = store.nodes.join(first, lease_s=15)
+    eu = store.nodes.join(first, lease_s=86_400)
     sections = re.findall(r"^\$ cdc ([^\n]*)\n((?:(?!```|\$ ).*\n)*)", JOBS + NODES, re.MULTILINE)
     order = ("create", "jobs", "show", "pause", "alter", "resume", "owner", "nodes", "drain", "cancel", "drop")
     found = {shlex.split(command)[0]: (command, printed) for command, printed in sections if printed}
@@ -73,7 +73,7 @@ def test_the_commands_of_the_pages_print_what_they_show(
         if name == "nodes":
             adopt(store, eu)
         if name == "cancel":  # another node takes over
-            eu = store.nodes.join(node("eu-2", "region=eu-west-1"), lease_s=15)
+            eu = store.nodes.join(node("eu-2", "region=eu-west-1"), lease_s=86_400)
             store.nodes.leave(next(each.node_id for each in store.nodes.living() if each.name == "eu-1"))
         assert main(shlex.split(command)) == 0, capsys.readouterr().err
         assert comparable(capsys.readouterr().out) == comparable(printed)

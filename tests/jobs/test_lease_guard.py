@@ -34,11 +34,11 @@ def test_a_store_that_does_not_answer_holds_no_end_up(
     engine = open_engine(database)
     try:
         with bare_node(bare_settings(database, tmp_path / "one", lease="5s"), StuckHost(), plugins()):
-            eventually("a node", store.nodes.living, limit_s=60)
+            eventually("a node", store.nodes.living)
             with engine.begin() as connection:  # renewals and polls wait for this lock, for 30 s
                 connection.execute(sa.text("LOCK TABLE cdc_nodes IN ACCESS EXCLUSIVE MODE"))
                 eventually("the end", lambda: LOST in caplog.text, limit_s=25)
-            eventually("the next session", lambda: AGAIN in caplog.text, limit_s=60)
+            eventually("the next session", lambda: AGAIN in caplog.text)
     finally:
         engine.dispose()
         store.close()
@@ -75,7 +75,7 @@ def test_a_renewal_that_comes_late_does_not_take_back_that_all_ends(
     monkeypatch.setattr(store.nodes, "renew", late)
     lease = Lease(store, node("one"), lease_s=3, heartbeat_s=0.05)
     with lease.guarding(lambda _: None, abandoned.set):
-        assert abandoned.wait(60)
+        assert abandoned.wait(300)
         eventually("a late renewal", lambda: lease.left_s > 2 or lease.left_s < 0)
         assert not lease.is_safe
     lease.end(leave=False)
