@@ -14,6 +14,7 @@ import psutil
 import pytest
 from cdc_testing.engine import counter_feed
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.processes import lives, runs_tasks
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import TABLE
 from cdc_testing.strangers import as_stranger, listening
@@ -175,7 +176,7 @@ def test_a_jvm_that_has_nothing_to_finish_is_killed_and_leaves_no_files_and_no_p
     assert session.sparkContext.parallelize([1]).map(process_name).collect() == ["cdc-worker"]
     jvm = jvm_process()
     assert jvm is not None
-    workers = [each for each in psutil.Process().children(recursive=True) if each.name() == "cdc-worker"]
+    workers = [each for each in psutil.Process().children(recursive=True) if runs_tasks(each)]
     assert workers != []
     scratch = Path(session.conf.get("spark.local.dir") or "")
     assert list(scratch.iterdir()) != []
@@ -183,7 +184,7 @@ def test_a_jvm_that_has_nothing_to_finish_is_killed_and_leaves_no_files_and_no_p
     assert jvm.returncode == -signal.SIGKILL
     assert not is_alive(session)
     assert list(scratch.iterdir()) == []
-    eventually("the end of the workers", lambda: not any(each.is_running() for each in workers))
+    eventually("the end of the workers", lambda: not any(map(lives, workers)))
 
 
 @pytest.mark.parametrize(
