@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.feeding import caught_up, started
-from cdc_testing.postgres import Sql, table_of
-from cdc_testing.runs import Feed
+from cdc_testing.postgres import Sql, table_of, value
+from cdc_testing.runs import Feed, eventually
 
 from cdc_core import Op, TerminalRangefeedError
 from cdc_core.cli.main import main
@@ -218,7 +218,12 @@ def test_a_partition_without_rows_may_be_detached_and_dropped_before_its_log_is_
     with caught_up(database, "p", bytes_=30_000) as feed:
         sql.execute("UPDATE p SET v = 'last'")
         sql.execute("DELETE FROM p WHERE day < 10")
-        sql.execute("VACUUM p1")
+
+        def is_empty() -> bool:  # not before the server has ended the connection of the scan
+            sql.execute("VACUUM p1")
+            return value(sql, "SELECT pg_relation_size('p1')") == 0
+
+        eventually("the partition is empty", is_empty)
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         for _ in range(2):
             feed.step()
