@@ -128,7 +128,7 @@ def fresh_database(postgres_server: EmbeddedPostgres, *, kind: str = "") -> Iter
         grant_database(connection, name)
         yield postgres_server.uri(name)
         connection.execute(
-            "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity"
             " WHERE datname = %s AND pid <> pg_backend_pid()",
             [name],
         )
