@@ -23,13 +23,10 @@ from cdc_testing.pages import Page
 from cdc_core import (
     Changefeed,
     ConfigError,
-    Destination,
     EncoderContext,
     Envelope,
     Flushed,
     RefusedRow,
-    ResolvedSink,
-    Sink,
     parse_options,
 )
 
@@ -119,21 +116,6 @@ def test_the_registration_on_the_page_is_that_of_a_new_repository(tmp_path: Path
 @pytest.mark.parametrize("name", ["write-a-sink", "write-an-encoder", "write-a-rangefeed"])
 def test_a_tutorial_for_authors_has_at_most_eight_screens(name: str) -> None:
     assert len(Page(f"{name}.md").text.split()) <= 8 * 170
-
-
-def test_every_method_that_must_be_written_is_listed() -> None:
-    for part in (Sink, ResolvedSink, Destination):
-        row = re.search(rf"^\| `{part.__name__}` \| .*? \| (.*?) \|$", PAGE.text, re.M)
-        assert row is not None
-        assert set(re.findall(r"`(\w+)`", row[1])) == part.__abstractmethods__
-
-
-def test_every_method_is_in_the_table_of_calls() -> None:
-    calls = CONTRACT.section("How the engine uses a sink")
-    for part in (Sink, ResolvedSink, Destination):
-        methods = {name for name in vars(part) if not name.startswith("_") and callable(getattr(part, name))}
-        told = {name for row in re.findall(rf"`{part.__name__}`.*", calls) for name in re.findall(r"`(\w+)`", row)}
-        assert methods - told <= {"admit", "add_topics", "topic_of", "close"}, part
 
 
 def test_the_conversions_from_arrow_to_bytes_work() -> None:
