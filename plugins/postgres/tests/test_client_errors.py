@@ -175,13 +175,14 @@ def test_a_login_that_the_server_refuses_is_terminal(database: str, sql: Sql) ->
 def test_the_state_of_a_refused_login_is_found_whatever_its_text(
     database: str, sql: Sql, role: str, state: str
 ) -> None:
-    sql.execute(f"CREATE ROLE foreigner {role} PASSWORD 'x'")
-    refused = make_conninfo(database, user="foreigner", password="x")
+    name = f"foreigner_{state}"
+    sql.execute(f"CREATE ROLE {name} {role} PASSWORD 'x'")
+    refused = make_conninfo(database, user=name, password="x")
     with pytest.raises(psycopg.OperationalError) as caught:
         psycopg.connect(refused)
     assert caught.value.sqlstate is None
     assert with_state(caught.value, refused).sqlstate == state
-    sql.execute("DROP ROLE foreigner")
+    sql.execute(f"DROP ROLE {name}")
 
 
 def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(database: str, sql: Sql) -> None:
