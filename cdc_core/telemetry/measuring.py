@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_core.errors import ContractError
 from cdc_core.file_body import FileBody
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import Op, RowBatch
@@ -46,19 +47,32 @@ class CommitLatency:
 
 
 class TimedEncoder(WrappedEncoder):
-    """Encodes as another encoder does, at the stage `encode`, and counts the sizes of values. A tombstone has none."""
+    """Encodes as another encoder does, at the stage `encode`, and counts the sizes of values. A tombstone has none.
+
+    No sink would notice that an encoder has left out rows, so `encode` raises a ContractError then.
+    """
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         with stage(ENCODE):
             batch = self._encoder.encode(rows, topic=topic)
+            self._require_a_message_for_each(rows, batch)
             stages = measured_stages()
             if stages is not None:
-                value = getattr(batch, "value", None)  # for an encoder's own mistakes others look
-                if isinstance(value, pa.BinaryArray | pa.LargeBinaryArray):
-                    stages.tally.observe_all(MESSAGE_BYTES, pc.fill_null(pc.binary_length(value), 0).to_numpy())
+                if isinstance(batch.value, pa.BinaryArray | pa.LargeBinaryArray):
+                    lengths = pc.fill_null(pc.binary_length(batch.value), 0)
+                    stages.tally.observe_all(MESSAGE_BYTES, lengths.to_numpy())
                 if stages.trace is not None:
                     stages.trace.reached("encoded", rows)
             return batch
+
+    def _require_a_message_for_each(self, rows: RowBatch, batch: object) -> None:
+        if not isinstance(batch, MessageBatch):
+            fault = type(batch).__name__
+        elif not len(batch.key) == len(batch.value) == len(rows):
+            fault = f"{len(batch.key)} keys and {len(batch.value)} values for {len(rows)} rows"
+        else:
+            return
+        raise ContractError(f"encoder {type(self._encoder).__name__} broke its contract: encode() returned {fault}")
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
         with stage(ENCODE):

@@ -9,18 +9,19 @@ import pyarrow as pa
 import pytest
 from cdc_testing.scripted import TABLE, PlainEncoder
 
-from cdc_core import EncoderContext, Envelope, FileBody, MessageBatch, RowBatch, TableSchema, Timestamp
+from cdc_core import ContractError, EncoderContext, Envelope, FileBody, MessageBatch, RowBatch, TableSchema, Timestamp
 from cdc_core.telemetry.measuring import TimedEncoder
 from cdc_core.telemetry.metrics import MESSAGE_BYTES
 from cdc_core.telemetry.stages import ENCODE, SINK, STAGES, Stages
 
-ROWS = RowBatch.of(
+FOUR_ROWS = RowBatch.of(
     TABLE,
-    op=pa.array([1], pa.uint8()),
-    updated=RowBatch.timestamps(pa.array([1], pa.int64()), pa.array([0], pa.int32())),
-    key=RowBatch.struct(TABLE.key_type, [pa.array([1])]),
-    after=RowBatch.struct(TABLE.after_type, [pa.array([1]), pa.array([2])]),
+    op=pa.array([1] * 4, pa.uint8()),
+    updated=RowBatch.timestamps(pa.array([1] * 4, pa.int64()), pa.array([0] * 4, pa.int32())),
+    key=RowBatch.struct(TABLE.key_type, [pa.array([1] * 4)]),
+    after=RowBatch.struct(TABLE.after_type, [pa.array([1] * 4), pa.array([2] * 4)]),
 )
+ROWS = FOUR_ROWS.slice(0, 1)
 
 
 class OwnBody(FileBody):
@@ -114,9 +115,26 @@ def test_the_sizes_of_values_are_counted_and_a_tombstone_has_none(type_: pa.Data
             return MessageBatch(topic=topic, key=values, value=values, updated=values)
 
     with Stages(SINK).measured() as stages:
-        TimedEncoder(ReadyEncoder(CONTEXT)).encode(ROWS, topic="t")
+        TimedEncoder(ReadyEncoder(CONTEXT)).encode(FOUR_ROWS, topic="t")
     [sizes] = stages.tally.samples(MESSAGE_BYTES)
     assert (sizes.counts[:3], sizes.value) == ([2, 1, 1], 429)
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "fault"),
+    [(4, 3, "4 keys and 3 values for 4 rows"), (3, 3, "3 keys and 3 values for 4 rows"), (None, None, "NoneType")],
+)
+def test_an_encoder_that_leaves_out_rows_is_named(keys: int | None, values: int | None, fault: str) -> None:
+    class Forgetful(PlainEncoder):
+        def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+            if keys is None or values is None:
+                return None  # type: ignore[return-value]
+            column = pa.array([b"x"] * 4, pa.binary())
+            return MessageBatch(topic=topic, key=column[:keys], value=column[:values], updated=rows.column("updated"))
+
+    with pytest.raises(ContractError) as raised:
+        TimedEncoder(Forgetful(CONTEXT)).encode(FOUR_ROWS, topic="t")
+    assert str(raised.value) == f"encoder Forgetful broke its contract: encode() returned {fault}"
 
 
 def _measured_messages(stages: Stages) -> float:
