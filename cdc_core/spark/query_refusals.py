@@ -45,6 +45,7 @@ _FUNCTIONS = {
     "age": "timestampdiff(DAY, from, to)",
     "array_length": "size(array)",
     "array_to_string": "array_join(array, text)",
+    "format": "format_string(pattern, value)",
     "generate_series": "sequence(from, to)",
     "json_build_object": "to_json(named_struct('name', value))",
     "json_extract_path_text": "get_json_object(column, '$.member')",
@@ -54,6 +55,8 @@ _FUNCTIONS = {
     "regexp_matches": "regexp_extract(text, pattern, 0)",
     "string_to_array": "split(text, pattern)",
     "strpos": "instr(text, part)",
+    "timezone": "convert_timezone('UTC', 'Europe/Berlin', column)",
+    "to_hex": "lower(hex(number))",
     "to_jsonb": "to_json(struct)",
 }
 """Functions of PostgreSQL and CockroachDB whose names are not like what Spark has in their place."""
@@ -168,6 +171,7 @@ _LENGTHS = {"StringLPad": 1, "StringRPad": 1, "StringRepeat": 1, "StringSpace": 
 """Expressions, and which of their operands are time zones, or say how long the value is."""
 _MAX_LENGTH = 10_000_000
 _OTHER_NAMES = {"yyyy": "year", "yy": "year", "mon": "month", "mm": "month", "dd": "day"}
+_CHARSETS = ("US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16", "UTF-32")
 
 
 def unusable(expression: JavaObject, times: Collection[str]) -> str:
@@ -187,6 +191,10 @@ def _bad_constant(expression: JavaObject) -> str:
             return f"there is no unit '{unit}'; write one of {', '.join(units)}"
     if kind == "GetJsonObject" and (path := _constant(expression.path())) and not path.startswith("$"):
         return f"'{path}' is not a path; write '$.{path}'"
+    if kind == "StaticInvoke" and expression.staticObject().getSimpleName() in ("Encode", "StringDecode"):
+        charset = _constant(operands[1])
+        if charset and charset.upper() not in _CHARSETS:
+            return f"there is no character set '{charset}'; for digits, write hex, unhex, base64 or unbase64"
     if kind in _PATTERNS and (reason := pattern_refusal(pattern := _constant(operands[1]))):
         return f"'{pattern}' is not a regular expression: {reason}"
     for zone in (_constant(operands[index]) for index in _ZONES.get(kind, ()) if index < len(operands)):

@@ -95,6 +95,8 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
         ("SELECT date_trunc('hours', at) AS x FROM orders", "date_trunc('hours', at): there is no unit 'hours'; write"),
         ("SELECT id FROM orders WHERE trunc(day, 'DD') > day", "trunc(day, 'DD') > day: there is no unit 'dd'; write"),
+        ("SELECT encode(raw, 'hex') AS x FROM orders", "encode(raw, 'hex'): there is no character set 'hex'; for "),
+        ("SELECT format('%s', name) AS x FROM orders", "format('%s', name): there is no function 'format'; write form"),
         ("SELECT get_json_object(doc, 'a') AS x FROM orders", "get_json_object(doc, 'a'): 'a' is not a path; write '$"),
     ],
 )
