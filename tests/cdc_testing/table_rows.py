@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_conformance.rows import Change
+from cdc_conformance.rows import INT8, TEXT, Change
 from cdc_conformance.rows import rows as batch_of
 
 from cdc_core import Column, ColumnType, Op, RowBatch, TableName, TableSchema, Timestamp
@@ -53,6 +53,15 @@ def make_rows(
         for row in rows
     ]
     return batch_of(schema, changes, before=diff, mvcc=mvcc)
+
+
+def history_of_a_row(updated: Timestamp, mvcc: Timestamp) -> RowBatch:
+    """Return insert, update, delete and scan of one row, with the rows before."""
+    first, second = {"a": 1, "b": "x"}, {"a": 1, "b": "y"}
+    images = [(Op.INSERT, first, None), (Op.UPDATE, second, first), (Op.DELETE, None, second)]
+    images.append((Op.SCAN, {"a": 1, "b": None}, None))
+    rows = [Row(op=op, after=after, before=before, updated=updated, mvcc=mvcc) for op, after, before in images]
+    return make_rows({"a": INT8, "b": TEXT}, rows, primary_key=["a"], diff=True, mvcc=True)
 
 
 def _key_of(row: Row, primary_key: Sequence[str]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
-from cdc_testing.table_rows import Row, make_rows
+from cdc_testing.table_rows import Row, history_of_a_row, make_rows
 
 from cdc_core import (
     ColumnType,
@@ -22,7 +22,6 @@ from cdc_core import (
     EncoderContext,
     Envelope,
     Kind,
-    Op,
     RowBatch,
     TableName,
     Timestamp,
@@ -43,19 +42,7 @@ def encoder_with(*, output: str = "messages", options: AvroOptions | None = None
 
 @pytest.fixture
 def history() -> RowBatch:
-    """Insert, update, delete and scan of one row, with before images."""
-    return make_rows(
-        FOO,
-        [
-            Row(op=Op.INSERT, after={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
-            Row(op=Op.UPDATE, after={"a": 1, "b": "y"}, before={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
-            Row(op=Op.DELETE, before={"a": 1, "b": "y"}, updated=Timestamp(2, 3), mvcc=MVCC),
-            Row(op=Op.SCAN, after={"a": 1, "b": None}, updated=UPDATED, mvcc=MVCC),
-        ],
-        primary_key=["a"],
-        diff=True,
-        mvcc=True,
-    )
+    return history_of_a_row(UPDATED, MVCC)
 
 
 def records(payloads: Any, registered: Any) -> list[Any]:

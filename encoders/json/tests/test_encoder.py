@@ -6,7 +6,7 @@ import pytest
 from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
-from cdc_testing.table_rows import Row, make_rows
+from cdc_testing.table_rows import Row, history_of_a_row, make_rows
 
 from cdc_core import ColumnType, ContractError, EncoderContext, Envelope, Kind, NewlineBody, Op, RowBatch, Timestamp
 
@@ -27,19 +27,7 @@ def values(rows: RowBatch, **envelope: Any) -> list[str]:
 
 @pytest.fixture
 def history() -> RowBatch:
-    """Insert, update, delete and scan of one row, with before images."""
-    return make_rows(
-        FOO,
-        [
-            Row(op=Op.INSERT, after={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
-            Row(op=Op.UPDATE, after={"a": 1, "b": "y"}, before={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
-            Row(op=Op.DELETE, before={"a": 1, "b": "y"}, updated=UPDATED, mvcc=MVCC),
-            Row(op=Op.SCAN, after={"a": 1, "b": None}, updated=UPDATED, mvcc=MVCC),
-        ],
-        primary_key=["a"],
-        diff=True,
-        mvcc=True,
-    )
+    return history_of_a_row(UPDATED, MVCC)
 
 
 def test_wrapped_envelope_is_byte_exact(history: RowBatch) -> None:
