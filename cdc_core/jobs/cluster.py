@@ -43,6 +43,8 @@ _START_S = 90.0
 """How much longer a new one may: Java starts slowly on a busy host, and would be restarted forever."""
 _MASTER_SILENT_S = 60.0
 """How long a master may be silent. Executors do not need it meanwhile."""
+_FEW_S = 180.0
+"""How long a master may have fewer than half of the workers: from another node, the master may reach more."""
 _AGAIN_S = 5.0
 _RESIGNED_S = 10.0
 """How long a node that has failed to lead leaves that to others."""
@@ -147,7 +149,8 @@ class _Member:
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
         self._versions = VersionWatch(installed)
-        self._in_order_at = self._reached_at = self._heard_at = self._master_heard_at = time.monotonic()
+        self._in_order_at = self._reached_at = self._heard_at = time.monotonic()
+        self._master_heard_at = self._followed_at = self._heard_at
         self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
@@ -203,8 +206,10 @@ class _Member:
 
     def _keep_master(self, record: ClusterRecord) -> None:
         now = time.monotonic()
-        if self._master is not None and self._master.state() is not None:
+        if self._master is not None and (state := self._master.state()) is not None:
             self._master_heard_at = now
+            if 2 * state.get("aliveworkers", 0) >= len(record.members):
+                self._followed_at = now
         if self._master is None:
             self._saved = of_living(record, self._store.cluster.files())
             self._master = MasterProcess(
@@ -216,27 +221,19 @@ class _Member:
                 epoch=record.epoch,
             )
             self._master.start()
-            self._master_heard_at = now + _START_S
+            self._master_heard_at = self._followed_at = now + _START_S
             log.info("node '%s' leads the cluster: spark://%s", self._settings.name, self._lease.node.master)
         elif self._over.is_set():  # it was abandoned
             return
         elif not self._master.is_running:
-            log.warning(
-                "node '%s': the cluster's master has ended, so another node may take over; check that port %d is free,"
-                " and see %s",
-                self._settings.name,
-                self._settings.master_port,
-                self._master.log_path,
-            )
-            self._give_up_lead()
+            self._resign(f"has ended; check that port {self._settings.master_port} is free")
         elif now - self._master_heard_at > _MASTER_SILENT_S:
-            log.warning(
-                "node '%s': the cluster's master has not answered for %g seconds, and another node may lead; see %s",
-                self._settings.name,
-                _MASTER_SILENT_S,
-                self._master.log_path,
+            self._resign(f"has not answered for {_MASTER_SILENT_S:g} seconds")
+        elif now - self._followed_at > _FEW_S:
+            self._resign(
+                f"has had fewer than half of the workers for {_FEW_S:g} seconds; check that all nodes can connect to"
+                f" {self._lease.node.master}"
             )
-            self._give_up_lead()
         elif (files := self._master.files()) != self._saved:
             if self._store.cluster.save(files, epoch=record.epoch):
                 self._saved = files
@@ -308,6 +305,12 @@ class _Member:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.kill()
+
+    def _resign(self, why: str) -> None:
+        log_path = self._master and self._master.log_path
+        text = "node '%s': another node may lead, because the cluster's master here %s, and see %s"
+        log.warning(text, self._settings.name, why, log_path)
+        self._give_up_lead()
 
     def _give_up_lead(self) -> None:
         """End the master, if this node has one; the next poll resigns."""

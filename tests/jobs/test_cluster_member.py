@@ -34,13 +34,15 @@ SECRET = "only-the-nodes-know-it"
 class Process:
     """What stands for a master or a worker.
 
-    Masters of the ports `in_use` end at once, and those `hanging` say nothing; workers know `known`.
+    Masters of the ports `in_use` end at once, those `hanging` say nothing, others have `alive` workers, which know
+    `known`.
     """
 
     in_use: Collection[int] = ()
     hanging: Collection[int] = ()
     known: str | None = None
     asked = started = used = 0
+    alive = 1
     running: ClassVar[set[int]] = set()
     """The ports of masters that run."""
     versions: ClassVar[list[Mapping[str, str]]] = []
@@ -69,7 +71,7 @@ class Process:
 
     def state(self) -> dict[str, object] | None:
         if self.port:
-            return None if self.port in self.hanging else {}
+            return None if self.port in self.hanging else {"aliveworkers": self.alive}
         type(self).asked += 1
         return {} if self.known is None else {"masterurl": self.known, "coresused": self.used}
 
@@ -319,7 +321,18 @@ def test_a_worker_goes_on_while_the_master_takes_long_to_start(
         assert "check that both nodes have the same secret" in caplog.text
 
 
-def test_a_master_that_hangs_is_replaced(
+@pytest.mark.parametrize(
+    ("what", "value", "limit_s", "says"),
+    [
+        ("hanging", {7001}, cluster._MASTER_SILENT_S, "has not answered for 60 seconds"),
+        ("alive", 0, cluster._FEW_S, "has had fewer than half of the workers for 180 seconds"),
+    ],
+)
+def test_a_master_that_hangs_or_reaches_few_nodes_is_replaced(
+    what: str,
+    value: object,
+    limit_s: float,
+    says: str,
     store: ProgressStore,
     tmp_path: Path,
     later: Callable[[float], None],
@@ -330,12 +343,12 @@ def test_a_master_that_hangs_is_replaced(
     with ExitStack() as stack:
         join(stack, store, tmp_path, "one", 7001)
         eventually("it leads", lambda: leader(store) == "one" and 7001 in Process.running)
-        later(cluster._MASTER_SILENT_S * 2)
-        monkeypatch.setattr(Process, "hanging", {7001})
-        later(cluster._MASTER_SILENT_S / 2)
+        later(limit_s * 2)
+        monkeypatch.setattr(Process, what, value)
+        later(limit_s / 2)
         assert 7001 in Process.running
-        later(cluster._MASTER_SILENT_S)
-        eventually("it resigns", lambda: "master has not answered for 60 seconds" in caplog.text)
+        later(limit_s)
+        eventually("it resigns", lambda: f"because the cluster's master here {says}" in caplog.text)
         join(stack, store, tmp_path, "two", 7002)
         eventually("the other one leads", lambda: leader(store) == "two")
 
