@@ -131,6 +131,8 @@ def create_job(
         put(connection, name, kept)  # before any other refusal: it waits for an attempt whose end is not known
     require_match(name, locality, alive_sessions(connection))
     register_changefeed(connection, name, definition)
+    if known is not None and not known.is_run:  # a frozen attempt of that one must not pass for one of this
+        connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + known.epoch + 1))
     state: JobState = "running" if paused_for is None else "paused"
     connection.execute(
         sa.insert(JOBS).values(

@@ -197,6 +197,7 @@ def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: Progres
     assert first is not None
     assert second is not None
     assert first.feed_id != second.feed_id
+    assert first.epoch < second.epoch, "what is left of the first one stays fenced"
     store.claims.adopt("orders", one)
     store.claims.settle("orders", one, "succeeded")
     assert store.claims.prune(retention_s=-1) == ["orders"]
