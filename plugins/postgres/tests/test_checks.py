@@ -171,11 +171,14 @@ def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptur
         )
 
 
-def test_the_role_needs_replication(database: str, sql: Sql) -> None:
-    with role(sql, database, attributes="") as uri:
+def test_the_role_needs_replication_and_connections(database: str, sql: Sql, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with role(sql, database, attributes="CONNECTION LIMIT 4") as uri:
         sql.execute("ALTER TABLE t OWNER TO clerk")
         sql.execute(f"GRANT CREATE ON DATABASE {sql.info.dbname} TO clerk")
         assert refusal(uri, "t") == 'role clerk may not use replication. Run ALTER ROLE "clerk" REPLICATION;'
+        told = "role clerk may have only 4 connections, but a changefeed needs at least 5. Run ALTER ROLE"
+        assert f'{told} "clerk" CONNECTION LIMIT 30;' in caplog.messages
 
 
 @contextmanager

@@ -37,6 +37,9 @@ SELECT (SELECT count(*) FROM pg_replication_slots WHERE NOT (temporary AND slot_
        current_setting('max_replication_slots')::int,
        (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders')::int
 """
+_LIMITED = "SELECT rolconnlimit FROM pg_roles WHERE rolname = session_user AND rolconnlimit >= 0 AND NOT rolsuper"
+_MIN_CONNECTIONS, _ENOUGH_CONNECTIONS = 5, 30
+"""Of the driver, the planner, the coordinator, a task and the snapshot of a scan; of a few tasks side by side."""
 
 
 def check_version(connection: Connection) -> None:
@@ -84,6 +87,16 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
             " each step. Run GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO %s;",
             role,
             quoted(role),
+        )
+    limited = connection.execute(_LIMITED).fetchone()
+    if limited is not None and limited[0] < _MIN_CONNECTIONS:
+        log.info(
+            "role %s may have only %s, but a changefeed needs at least %d. Run ALTER ROLE %s CONNECTION LIMIT %d;",
+            role,
+            counted(limited[0], "connection"),
+            _MIN_CONNECTIONS,
+            quoted(role),
+            _ENOUGH_CONNECTIONS,
         )
     if publication:
         check_publisher(connection)
