@@ -56,12 +56,10 @@ def start_jvm(
     no longer *wanted* before.
     """
     place = str(home or os.environ.get("SPARK_HOME") or spark_home())
-    command = [str(Path(place, "bin", "spark-submit"))]
-    if not os.access(command[0], os.X_OK):
+    program = str(Path(place, "bin", "spark-submit"))
+    if not os.access(program, os.X_OK):
         raise ConfigError(f"SPARK_HOME is '{place}', which has no program bin/spark-submit; correct or unset it")
-    for key, value in settings.items():
-        command += ["--conf", f"{key}={value}"]
-    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     with tempfile.TemporaryDirectory(prefix="cdc-") as directory, open_log(log_path) as log:
         connection = Path(directory) / "connection"
         own = {"SPARK_HOME": place, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
@@ -76,10 +74,12 @@ def start_jvm(
                 with suppress(OSError):
                     _forked.append(ForkedPython(settings if local else {}, scratch=scratch, log_path=log_path))
                     own["PATH"] = _forked[0].path
+                    settings = {**_forked[0].socket_settings, **settings} if local else settings
         # The JVM ends when its standard input does, so also when this process is killed.
         try:
+            conf = (word for key, value in settings.items() for word in ("--conf", f"{key}={value}"))
             jvm = subprocess.Popen(
-                command,
+                [program, *conf, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -168,11 +168,12 @@ class ForkedPython:
 
     def __init__(self, settings: Mapping[str, str], *, scratch: Path, log_path: Path, session: bool = False) -> None:
         self._directory = Path(mkdtemp(prefix="python-", dir=scratch.absolute()))
+        self._descriptor = os.open(self._directory, os.O_RDONLY)
         self._has_session = session
         try:
             self._server = self._start({**_environment(settings), "PATH": self.path}, log_path)
         except BaseException:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._remove()
             raise
 
     @property
@@ -185,6 +186,15 @@ class ForkedPython:
         """The variable PATH with which a process finds the program by its name."""
         return os.pathsep.join([str(self._directory), os.environ.get("PATH", os.defpath)])
 
+    @property
+    def socket_settings(self) -> dict[str, str]:
+        """The settings with which the JVM and its Python processes on this host talk over sockets in the directory.
+
+        Over TCP, tasks wait for delayed acknowledgements: 40 ms in each step. The path is short enough for a socket.
+        """
+        directory = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": directory}
+
     def end(self) -> None:
         """Return when the server has ended. Processes that it has forked keep running until their JVM ends them, unless
         they have a session.
@@ -195,6 +205,10 @@ class ForkedPython:
         if self._has_session:
             kill_session(self._server.pid)
         self._server.wait()
+        self._remove()
+
+    def _remove(self) -> None:
+        os.close(self._descriptor)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:

@@ -134,8 +134,9 @@ def test_a_server_of_accumulators_without_its_jvm_prints_nothing(
 ) -> None:
     server: Any = session.sparkContext._accumulatorServer
     private_api.silence_accumulators(session.sparkContext)
-    with socket.create_connection(server.server_address) as client:
-        client.sendall(b"no secret")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(server.server_address)
+        client.sendall(b"no update")
     server.handle_error(None, None)
     assert capfd.readouterr() == ("", "")
 

@@ -102,6 +102,10 @@ def process_name(_: int) -> str:
     return Path("/proc/self/comm").read_text().strip()
 
 
+def network_connections(_: int) -> int:
+    return len(psutil.Process().net_connections("inet"))
+
+
 @pytest.fixture
 def no_session(kept_spark: KeptSpark) -> None:
     """There is no session in this process yet. There may be a JVM, of an earlier test here."""
@@ -128,6 +132,7 @@ def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) ->
         assert os.environ["PYSPARK_PYTHON"]
         assert session.sparkContext.pythonExec == forked_python()  # starts at once
         assert session.sparkContext.parallelize([1]).map(process_name).collect() == ["cdc-worker"]
+        assert session.sparkContext.parallelize([1]).map(network_connections).collect() == [0]  # no wait for TCP
     finally:
         close_session(session)
     assert not is_alive(session)
