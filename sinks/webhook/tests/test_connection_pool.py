@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cdc_sink_webhook.connections import Connection, ConnectionPool
+from cdc_sink_webhook.connections import Connection, ConnectionPool, Http2Stream
 
 
 class FakePool:
@@ -139,3 +139,54 @@ def test_an_idle_connection_is_closed_after_its_time(idle_s: float, closed: bool
         assert (is_closed(first), is_closed(second)) == (False, closed)
 
     run(test, new_pool(idle_s=idle_s))
+
+
+class FakeStream:
+    """A connection that gives *reads*."""
+
+    def __init__(self, *reads: bytes) -> None:
+        self.reads = [*reads, b""]
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self.reads.pop(0)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None: ...
+
+
+def frame(kind: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, 0]) + stream.to_bytes(4) + payload
+
+
+REFUSED = {stream: frame(3, stream, b"\0\0\0\7") for stream in (1, 3, 5)}
+
+
+@pytest.mark.parametrize(
+    ("last", "error", "shown"),
+    [
+        (0, 0, REFUSED[1] + REFUSED[3] + REFUSED[5]),
+        (1, 0, REFUSED[3] + REFUSED[5]),
+        (5, 0, b""),
+        (2**31 - 1, 0, b""),
+        (1, 2, None),
+    ],
+)
+def test_a_goodbye_refuses_the_requests_that_the_endpoint_did_not_take(
+    last: int, error: int, shown: bytes | None
+) -> None:
+    goodbye, answer = frame(7, 0, last.to_bytes(4) + error.to_bytes(4) + b"bye"), frame(0, 1, b"answer")
+    shown = goodbye if shown is None else shown
+    received = answer + goodbye + answer
+
+    async def test(cut: int) -> None:
+        goodbyes: list[None] = []
+        fake: Any = FakeStream(received[:cut], received[cut:])
+        stream = Http2Stream(fake, lambda: goodbyes.append(None))
+        await stream.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, b"") + frame(1, 1, b"request"))
+        await stream.write(frame(1, 3, b"request") + frame(0, 3, b"body") + frame(1, 5, b"request"))
+        seen = b""
+        while data := await stream.read(65536):
+            seen += data
+        assert (seen, len(goodbyes)) == (answer + shown + answer, 0 if error else 1)
+
+    for cut in range(1, len(received)):
+        asyncio.run(test(cut))

@@ -131,7 +131,7 @@ class Client:
             httpcore2.ProtocolError,
             OSError,
         ) as error:  # OSError: TLS errors come unwrapped
-            why = str(error) if not str(error).startswith("<") else ""  # httpcore2 passes on internal reprs of h2
+            why = re.sub(r"^(<.*|\d+$)", "", str(error))  # httpcore2 passes on internal reprs and numbers of h2
             raise NoAnswerError(
                 f"the connection broke before the response was complete ({self._shown(why) or type(error).__name__})",
                 dropped=True,

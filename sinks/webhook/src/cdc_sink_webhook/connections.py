@@ -14,9 +14,12 @@ _MAX_CONCURRENT_STREAMS = 3
 """The number of this setting in RFC 9113."""
 _MAX_STREAMS = 100
 """httpcore2 never has more requests on one HTTP/2 connection, whatever the endpoint allows."""
-_GOAWAY = 7
-"""The type of this frame in RFC 9113. Its payload begins with the last stream and the error, 4 bytes each."""
+_HEADERS, _GOAWAY = 1, 7
+"""Types of frames in RFC 9113. The payload of GOAWAY begins with the last stream and the error, 4 bytes each."""
 _FRAME_HEAD_BYTES = 9
+_PREFACE_BYTES = 24
+_REFUSED = b"\0\0\4\3\0%b\0\0\0\7"
+"""The frame RST_STREAM with the error REFUSED_STREAM, for the number of a stream."""
 
 
 class Connection:
@@ -182,15 +185,15 @@ class _PlainStream(httpcore2.AsyncNetworkStream):
             await self._stream.aclose()
             raise
         is_http2 = stream.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
-        return _Http2Stream(stream, self._on_goodbye) if is_http2 else stream
+        return Http2Stream(stream, self._on_goodbye) if is_http2 else stream
 
 
-class _Http2Stream(httpcore2.AsyncNetworkStream):
+class Http2Stream(httpcore2.AsyncNetworkStream):
     """A connection that hides the frame GOAWAY from httpcore2 if it reports no error, and calls *on_goodbye* instead.
 
     Endpoints send it before they close a connection, for example nginx after 1,000 requests, and still answer the
-    requests that they have. httpcore2 would give these up, and they would be sent twice. Requests that the endpoint
-    did not take break when it closes the connection.
+    requests that they have. httpcore2 would give these up, and they would be sent twice. It is shown that the endpoint
+    has refused the requests after the last one that it took.
     """
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream, on_goodbye: Callable[[], None]) -> None:
@@ -199,6 +202,7 @@ class _Http2Stream(httpcore2.AsyncNetworkStream):
         self._unread = b""
         self._passing_bytes = 0
         """How much of the present frame is still to be passed on."""
+        self._newest_stream = 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         while True:
@@ -208,6 +212,7 @@ class _Http2Stream(httpcore2.AsyncNetworkStream):
                 return shown
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._note_streams(buffer)
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
@@ -215,6 +220,14 @@ class _Http2Stream(httpcore2.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
+
+    def _note_streams(self, frames: bytes) -> None:
+        """Note the newest stream in *frames*, which are whole, after the preface of the connection."""
+        start = _PREFACE_BYTES if frames.startswith(b"PRI") else 0
+        while start < len(frames):
+            if frames[start + 3] == _HEADERS:
+                self._newest_stream = int.from_bytes(frames[start + 5 : start + 9])
+            start += _FRAME_HEAD_BYTES + int.from_bytes(frames[start : start + 3])
 
     def _without_goodbye(self, data: bytes) -> bytes:
         """Return what httpcore2 may see of *data*, and of what was read before."""
@@ -227,6 +240,9 @@ class _Http2Stream(httpcore2.AsyncNetworkStream):
                         break
                     if not any(unread[_FRAME_HEAD_BYTES + 4 : _FRAME_HEAD_BYTES + 8]):
                         self._on_goodbye()
+                        last = int.from_bytes(unread[_FRAME_HEAD_BYTES : _FRAME_HEAD_BYTES + 4])
+                        refused = range((last + 1) | 1, self._newest_stream + 1, 2)  # the client's streams are odd
+                        shown += [_REFUSED % stream.to_bytes(4) for stream in refused]
                         unread = unread[frame_bytes:]
                         continue
                 self._passing_bytes = frame_bytes
