@@ -39,6 +39,7 @@ class CliSession:
         self._secrets: frozenset[str] = frozenset()
         self._adding = threading.Lock()
         self._filter = MaskingFilter()
+        _show_py4j(False)
         self.typed: dict[str, str] = {}
         """What people have typed for each changefeed: commands that are printed have it in place of `FILE NAME`."""
 
@@ -88,12 +89,10 @@ class CliSession:
         self._logs = True
         handler.addFilter(self._with_commands)
         handler.addFilter(self._filter)
-        if not self.debug:
-            handler.addFilter(_is_ours_to_show)
         root = logging.getLogger()
         root.handlers[:] = [handler]
         root.setLevel(logging.WARNING if quiet and not self.debug else logging.INFO)
-        logging.getLogger("py4j").setLevel(logging.ERROR)
+        _show_py4j(self.debug)
         if self.debug:
             logging.getLogger("cdc_core").setLevel(logging.DEBUG)
 
@@ -117,9 +116,18 @@ class CliSession:
         return True
 
 
-def _is_ours_to_show(record: logging.LogRecord) -> bool:
-    """Return False for the tracebacks that py4j logs, by the root logger, before it raises to those who call a JVM."""
-    return not (record.name == "root" and record.module == "java_gateway")
+def _show_py4j(shown: bool) -> None:
+    """Have the tracebacks that py4j logs before it raises, also for Ctrl-C, *shown* from now on or not."""
+    logging.getLogger("py4j").setLevel(logging.ERROR if shown else logging.CRITICAL)
+    root = logging.getLogger()
+    if shown:
+        root.removeFilter(_is_not_of_py4j)
+    else:
+        root.addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 class _ConsoleHandler(logging.Handler):

@@ -30,14 +30,15 @@ def hang_up(server: socket.socket) -> None:
             connection.close()
 
 
-@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize(("logs", "debug"), [(False, False), (True, False), (True, True)])
 def test_a_dead_jvm_shows_no_traceback_of_py4j(
-    debug: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    logs: bool, debug: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     session = CliSession()
     session.debug = debug
-    session.start_logging()
+    if logs:
+        session.start_logging()
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=hang_up, args=[server], daemon=True).start()
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=server.getsockname()[1]))
