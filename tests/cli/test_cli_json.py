@@ -53,7 +53,8 @@ def test_check_has_each_error_and_what_was_not_checked(file: Path, capsys: Captu
     [orders] = document(capsys, "check", str(file), status=2)
     assert not orders["ok"]
     parts = {part["part"]: part for part in orders["parts"]}
-    assert list(parts) == ["source", "query", "encoder", "sink", "locality", "cluster"]
+    assert list(parts) == ["source", "query", "encoder", "sink", "locality", "host", "cluster"]
+    assert "passwords of source and sink would cross the network in plain text" in parts["host"]["error"]
     assert (parts["source"]["ok"], parts["source"]["error"]) == (False, "wal_level is not 'logical' for ***")
     assert (parts["query"]["ok"], parts["query"]["error"]) == (None, None)
     assert parts["query"]["details"] == ["not checked, because the source did not report its columns"]
