@@ -92,6 +92,8 @@ def test_a_file_that_cost_too_much_beside_others_is_measured_alone(
     said = capsys.readouterr()
     assert "tests/test_waiting.py took 9.0 s" in said.out
     assert ("tests/test_waiting.py took 4.6 s" in said.err) == (seconds > 4.5)
+    kept = json.loads(budgets.costs_file().read_text())["not slow"]["files"]
+    assert kept == cost(test_waiting=seconds, test_cheap=1.0)
 
 
 def test_what_was_measured_becomes_the_budget(budget_file: Path) -> None:
