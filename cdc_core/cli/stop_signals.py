@@ -7,7 +7,8 @@ import os
 import signal
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,9 +26,10 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if number == signal.SIGHUP:
             hung_up.append(number)
-            _leave_terminal()
         if number != signal.SIGHUP or len(hung_up) == 1:
             stop()
+        if hung_up:
+            _leave_terminal()
 
     deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     heard = [number for number in STOP_SIGNALS if not (deaf and number == signal.SIGHUP)]
@@ -35,6 +37,8 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
+        if hung_up:
+            _leave_terminal()
         for number, handler in saved.items():
             signal.signal(number, handler)
 
@@ -46,7 +50,8 @@ def _leave_terminal() -> None:
             termios.tcgetattr(stream)
         except termios.error as error:
             if error.args[0] == errno.EIO:
-                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+                with suppress(OSError), Path(os.devnull).open("r+b", buffering=0) as nowhere:
+                    os.dup2(nowhere.fileno(), stream)
 
 
 def take_back_interrupts() -> None:

@@ -111,6 +111,8 @@ def open_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
     settings = session_settings(name, spark, changefeeds=changefeeds)
+    if not is_local(spark):  # a JVM that was of a local session has them, and other hosts would look for its sockets
+        settings["spark.python.unix.domain.socket.enabled"] = "false"
     home = scratch = None
     archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
     if is_of_nodes(spark):

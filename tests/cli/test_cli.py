@@ -147,6 +147,26 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_by_a_signal_leaves_no_files(tmp_path: Path, number: signal.Signals) -> None:
+    code = """
+import os, sys, tempfile
+import cdc_core.cli.main
+def command():
+    try:
+        with tempfile.TemporaryDirectory(dir=sys.argv[1]):
+            os.kill(os.getpid(), int(sys.argv[2]))
+    except KeyboardInterrupt:
+        return 130
+cdc_core.cli.main.main = command
+from cdc_core.__main__ import main
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path, str(int(number))], capture_output=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, b"", b"")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_command_that_stops_ends_well_after_its_terminal_closed() -> None:
     code = """
 import os, threading

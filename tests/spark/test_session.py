@@ -307,6 +307,7 @@ def test_a_driver_of_the_nodes_has_the_archive_of_classes(
     assert home == archive.home
     assert archive.java_options() in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.local.dir"] == str(tmp_path / "log.tmp")
+    assert settings["spark.python.unix.domain.socket.enabled"] == "false", "not those of this host, by a spare JVM"
 
 
 def test_the_jvm_has_the_second_compiler_only_for_queries(
