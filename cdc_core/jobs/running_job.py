@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from cdc_core.config.interpolation import reference_values
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -112,20 +112,15 @@ class RunningJob:
 
     Once another step is saved, what such a call delivers late are repeats.
     """
-    references: frozenset[str] = field(init=False)
-    """What the references in the definition stood for when this work began."""
-
-    def __post_init__(self) -> None:
-        self.references = self._references()
-
-    def _references(self) -> frozenset[str]:
-        return frozenset() if self.feed is None else reference_values(self.feed.stored, environ=os.environ)
+    references: frozenset[str] = frozenset()
+    """What the references in the definition stood for before `feed` was resolved."""
 
     @property
     def is_outdated(self) -> bool:
-        """Whether it is a run that fails, and a reference stands for something new: for a secret that was changed."""
-        failing = not isinstance(self.run, Reverting) and self.run.status.retrying is not None
-        return failing and not self._references() <= self.references
+        """Whether it is a run that fails, and a reference stands for something new, such as a changed secret."""
+        if self.feed is None or isinstance(self.run, Reverting) or self.run.status.retrying is None:
+            return False
+        return not reference_values(self.feed.stored, environ=os.environ) <= self.references
 
     @property
     def has_begun(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from cdc_core.config.interpolation import reference_values
 from cdc_core.engine.attempt_progress import saved_steps
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.query_host import QueryHost
@@ -146,10 +148,11 @@ class RunningJobs:
                 self._stop(running)
 
     def restart_outdated(self) -> None:
-        """Stop what fails since a secret was changed: whoever adopts it reads the new one. Called at each poll."""
+        """Stop what fails and whose references have changed: whoever adopts it resolves them. Called at each poll."""
         for name, running in self.by_name.items():
             if not running.stop_requested and running.is_outdated:
-                log.info("job '%s' restarts, because a secret has changed", name, extra={"changefeed": name})
+                text = "job '%s' restarts, because what its definition refers to has changed"
+                log.info(text, name, extra={"changefeed": name})
                 self._stop(running)
 
     def stop_all(self) -> None:
@@ -232,7 +235,10 @@ class RunningJobs:
         running.run.start()
 
     def _made(self, adopted: Adoption, lease: Lease) -> RunningJob:
-        feed, settings = self._definitions.to_start(adopted.name), self._settings
+        settings, known = self._settings, self._store.changefeeds.find(adopted.name)
+        # before the feed is resolved: what changes in between is a change
+        references = reference_values(known and known.definition, environ=os.environ)
+        feed = self._definitions.to_start(adopted.name)
         before = None if adopted.clean else saved_steps(adopted.name, self._store)
         how: dict[str, Any] = {
             "resume_command": f"cdc resume {adopted.name}",
@@ -248,7 +254,7 @@ class RunningJobs:
         else:
             how |= {"until": lease.until, "spare": self.spares.take(feed.spark)}
             run = SubprocessRun(feed, store=settings.store, state_dir=settings.home, **how)
-        return RunningJob(run, feed, steps_before=before)
+        return RunningJob(run, feed, steps_before=before, references=references)
 
     def _revert(self, name: str, lease: Lease) -> None:
         log.info("dropping what job '%s' holds at its source", name, extra={"changefeed": name})

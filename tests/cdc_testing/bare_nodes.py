@@ -86,13 +86,17 @@ def create(
     owner: str = "ann",
     locality: str = "",
     master: str = "",
+    control: str = "/tmp",
 ) -> None:
-    """Make a job of that source, which is to run in *locality* and on the Spark *master*, if these are given."""
+    """Make a job of that source, which is to run in *locality* and on the Spark *master*, if these are given.
+
+    *control* is an option of source and sink.
+    """
     written: dict[str, Any] = {
         "source": f"{source}://",
         "tables": ["t"],
         "sink": "shelf://",
-        "options": {"control": "/tmp", **({"execution_locality": locality} if locality else {})},
+        "options": {"control": control, **({"execution_locality": locality} if locality else {})},
         **({"spark": {"master": master}} if master else {}),
     }
     feed = resolve(changefeed_of(name, written, origin="the test", environ={}), plugins())

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -22,10 +23,12 @@ from cdc_testing.runs import eventually
 from cdc_testing.stored import die, progress
 
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import history_meter
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.jobs import node as node_module
+from cdc_core.jobs.definitions import Definitions
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -81,6 +84,26 @@ def test_what_fails_after_the_adoption_hands_the_job_back(
         assert problems(store)["a"] == "ValueError: no room for a"
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
     assert [event.reason for event in store.jobs.events("a")] == ["created", "adopted", "ValueError: no room for a"]
+
+
+def test_a_failing_job_restarts_for_a_secret_that_was_changed_while_it_started(
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    secret, to_start = tmp_path / "secret", Definitions.to_start
+
+    def change(self: Definitions, name: str) -> ResolvedChangefeed:
+        feed = to_start(self, name)
+        secret.write_text("new")
+        return feed
+
+    secret.write_text("old")
+    monkeypatch.setattr(Definitions, "to_start", change)
+    monkeypatch.setattr(Supervisor, "status", SimpleNamespace(retrying="the secret is wrong"))
+    create(store, "a", control=f"${{file:{secret}}}")
+    with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins()):
+        text = "job 'a' restarts, because what its definition refers to has changed"
+        eventually("it is told to stop", lambda: text in caplog.text)
 
 
 def test_a_job_waits_for_the_end_of_an_earlier_process_of_its_node(store: ProgressStore, tmp_path: Path) -> None:
