@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import time
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.snapshot import SnapshotMaker
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import Feed, caught_up, started
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of, writing
 
 from cdc_core import Op, RetryableRangefeedError
@@ -227,6 +230,22 @@ def test_rows_of_a_scan_that_was_never_saved_are_older_than_the_log_that_the_nex
         feed.steps_until(lambda: bool(feed.changes))
         assert feed.changes[0].op is Op.DELETE
         assert feed.changes[0].updated > lost.payload.at
+
+
+@pytest.mark.skipif(psycopg.pq.version() < 180000, reason="libpq does not trace what refuses a login")
+def test_a_scan_without_a_free_connection_waits_and_names_the_limits(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(sql, 10)
+    with feed_of(database, "t") as feed:
+        maker = SnapshotMaker(Server(feed.context), "cdc_test", limit_s=60.0)
+        sql.execute(f"ALTER DATABASE {sql.info.dbname} CONNECTION LIMIT 0")
+        maker.request()
+        assert maker.fetch(60.0) is None
+        assert maker.full
+        sql.execute(f"ALTER DATABASE {sql.info.dbname} CONNECTION LIMIT -1")
+    expected = "no snapshot: too many connections for database .*; raise max_connections, .* CONNECTION LIMIT"
+    assert re.search(expected, caplog.text)
 
 
 def test_a_scan_completes_with_one_free_slot_for_its_rounds() -> None:

@@ -96,7 +96,8 @@ class SnapshotMaker:
     def fetch(self, wait_s: float) -> ExportedSnapshot | None:
         """Return the requested snapshot, or None when it does not come within *wait_s*.
 
-        Also None when the server had no free slot, or when open transactions took too long; then request another one.
+        Also None when the server had no free slot or connection, or when open transactions took too long; then request
+        another one.
         Raises: any other failure, as `translated` does.
         """
         if self._thread is None:
@@ -113,8 +114,11 @@ class SnapshotMaker:
             return None
         if sqlstate(failure) in _FULL:
             self.full = True
-            text = self._server.mask(text_of(failure))
-            log.warning("scan: no snapshot: %s; raise max_replication_slots and max_wal_senders", text)
+            log.warning(
+                "scan: no snapshot: %s; raise max_connections, max_replication_slots or max_wal_senders, or the role's"
+                " CONNECTION LIMIT",
+                self._server.mask(text_of(failure)),
+            )
             return None
         with self._server.translated("taking a snapshot for a scan"):
             raise failure
