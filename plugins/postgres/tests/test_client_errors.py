@@ -177,12 +177,17 @@ def test_the_state_of_a_refused_login_is_found_whatever_its_text(
 ) -> None:
     name = f"foreigner_{state}"
     sql.execute(f"CREATE ROLE {name} {role} PASSWORD 'x'")
-    refused = make_conninfo(database, user=name, password="x")
-    with pytest.raises(psycopg.OperationalError) as caught:
-        psycopg.connect(refused)
-    assert caught.value.sqlstate is None
-    assert with_state(caught.value, refused).sqlstate == state
-    sql.execute(f"DROP ROLE {name}")
+    try:
+        refused = make_conninfo(database, user=name, password="x")
+        with pytest.raises(psycopg.OperationalError) as caught:
+            psycopg.connect(refused)
+        assert caught.value.sqlstate is None
+        sql.execute(f"ALTER ROLE {name} LOGIN CONNECTION LIMIT -1")
+        assert with_state(caught.value, refused).sqlstate is None, "no longer refused"
+        sql.execute(f"ALTER ROLE {name} {role}")
+        assert with_state(caught.value, refused).sqlstate == state
+    finally:
+        sql.execute(f"DROP ROLE {name}")
 
 
 def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(database: str, sql: Sql) -> None:

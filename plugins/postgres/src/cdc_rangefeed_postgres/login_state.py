@@ -7,6 +7,7 @@ import re
 import select
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ _OF_SERVER = re.compile(rf"{_FAILED}\S+:  ")
 _STATE = re.compile(rb'\tErrorResponse\t.*? C "(\w{5})"')
 _LISTS = ("host", "hostaddr", "port")
 _LIMIT_S = 10.0
+_TRACES_LOGINS = 180000
 _WAITS_FOR = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 
 
@@ -29,9 +31,10 @@ def with_state(error: psycopg.Error, conninfo: str) -> psycopg.Error:
     When they refuse it for several reasons, another one than the login counts. There is no SQLSTATE for an error of the
     client, and with libpq before 18.
     """
-    if error.sqlstate is None and _OF_SERVER.search(str(error)):
-        states = [state for each in _hosts(conninfo_to_dict(conninfo)) for state in _states(each, str(error))]
-        error.sqlstate = min(states, key=lambda state: state[:2] == "28") if all(states) else None
+    if error.sqlstate is None and pq.version() >= _TRACES_LOGINS and _OF_SERVER.search(str(error)):
+        with suppress(LookupError):
+            states = [state for each in _hosts(conninfo_to_dict(conninfo)) for state in _states(each, str(error))]
+            error.sqlstate = min(states, key=lambda state: state[:2] == "28")
     return error
 
 
@@ -46,22 +49,23 @@ def _hosts(parameters: dict[str, Any]) -> Iterator[str]:
 def _states(conninfo: str, text: str) -> list[str]:
     """Return the SQLSTATEs of other refusals with the same *text*, with and without TLS: libpq traces what arrives.
 
-    One is empty if that is not how the connection failed.
+    Raises: LookupError, which is not cached, if that is not how the connection failed.
     """
     with os.fdopen(os.memfd_create("login"), "rb") as trace:
         connection = pq.PGconn.connect_start(conninfo.encode())
         try:
             connection.trace(trace.fileno())
             _wait_for_end(connection)
-            connection.untrace()  # writes the rest
             said = connection.get_error_message().splitlines()
         finally:
+            connection.untrace()  # writes the rest, while the file is open
             connection.finish()
         trace.seek(0)
         found = _STATE.findall(trace.read())
     failures = [line.partition(_FAILED)[2] for line in said if _FAILED in line]
-    same = len(failures) == len(found) and all(failure in text for failure in failures)
-    return [state.decode() for state in found] if found and same else [""]
+    if not found or len(failures) != len(found) or not all(failure in text for failure in failures):
+        raise LookupError
+    return [state.decode() for state in found]
 
 
 def _wait_for_end(connection: pq.abc.PGconn) -> None:
