@@ -149,5 +149,11 @@ def test_what_a_promoted_standby_never_received_is_lost_history_however_long_its
             with closing(PostgresPlanner(feed.context)) as planner:
                 assert planner.repeat(feed.token, {**token, "lsn": end}, after=feed.latest) is None
             assert f"but a step up to {end} had begun, and its rows may have been delivered" in caplog.text
+            gone = replace(feed.context, uri="postgresql://nobody@127.0.0.1:1/none")
+            with (
+                closing(PostgresPlanner(gone)) as planner,
+                pytest.raises(RetryableRangefeedError, match=r"while reading the timeline: .* refused"),
+            ):
+                planner.repeat(feed.token, {**token, "lsn": end}, after=feed.latest)
             feed.catch_up()
             assert len(feed.rows("public.t")) == 9

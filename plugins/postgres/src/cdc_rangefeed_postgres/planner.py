@@ -138,7 +138,8 @@ class PostgresPlanner(StepPlanner):
         if first.scan is not None or last.scan is not None or first.endpoint != last.endpoint:
             return None
         if last.timeline not in (0, first.timeline):  # a server that was promoted
-            warn_of_step(self._server, last, first.timeline)
+            with self._server.translated("reading the timeline"):
+                warn_of_step(self._server, last, first.timeline)
             return None
         # As in every first step of an attempt, the log is searched for the shapes that it announces. When they and the
         # catalog agree with what the earlier attempt found, the slices are the same.

@@ -7,7 +7,8 @@ its end alone does not show whether a changefeed has delivered what the server n
 from __future__ import annotations
 
 import logging
-from contextlib import closing, suppress
+import re
+from contextlib import closing
 from dataclasses import replace
 
 import psycopg
@@ -22,7 +23,9 @@ log = logging.getLogger(__name__)
 
 _PRESENT = "SELECT pg_walfile_name(pg_current_wal_lsn())::text WHERE NOT pg_is_in_recovery()"
 _UNTOLD = ("0A000", "42501", "42601", "58P01")
-"""A service or a role without the command, or a server without the file. A refused walsender has no SQLSTATE."""
+"""A service or a role without the command, or a server without the file."""
+_REFUSED = re.compile("walsender|WAL sender")
+"""A role that may not start one, which has no SQLSTATE in English."""
 
 
 def timeline(connection: Connection) -> int:
@@ -46,7 +49,7 @@ def followed(server: Server, connection: Connection, saved: PostgresToken, *, re
             # A timeline comes from lower ones only. A lower one is that of an earlier copy, or of pg_upgrade.
             left = _left_at(server, saved.timeline, present) if present > saved.timeline else None
         except psycopg.Error as error:
-            if sqlstate(error) not in _UNTOLD and "walsender" not in str(error):
+            if not _untold(error):
                 raise
             log.warning("where the log left timeline %d is unknown: %s", saved.timeline, server.mask(text_of(error)))
             return replace(saved, timeline=present)
@@ -65,9 +68,12 @@ def warn_of_step(server: Server, begun: PostgresToken, present: int) -> None:
 
     Whether they were delivered is not known: with `synchronized_standby_slots`, none were.
     """
-    left = None
-    with suppress(psycopg.Error):  # `followed` has logged a server that does not tell
+    try:
         left = _left_at(server, begun.timeline, present) if begun.timeline < present else None
+    except psycopg.Error as error:
+        if not _untold(error):
+            raise
+        return  # `followed` has logged it
     if left is not None and left < begun.lsn:
         log.warning(
             "the server's log left timeline %d at %s, but a step up to %s had begun, and its rows may have been"
@@ -89,6 +95,11 @@ def require_same(connection: Connection, start: PostgresToken) -> int:
             f"the server is on timeline {present}, and was on {start.timeline} when the attempt began; starting again"
         )
     return present
+
+
+def _untold(error: psycopg.Error) -> bool:
+    """Return whether *error* says that the server will not tell where its log left a timeline."""
+    return sqlstate(error) in _UNTOLD or _REFUSED.search(str(error)) is not None
 
 
 def _left_at(server: Server, before: int, present: int) -> int | None:
