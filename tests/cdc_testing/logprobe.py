@@ -163,9 +163,13 @@ class LogProbe:
             values = [None if rng.random() < 0.1 else make(rng) for make in makers.values()]
             self.execute(f"INSERT INTO {table} VALUES ({number}, {marks})", values)
 
-    def assert_log_is(self, rows: pa.StructArray, *, binary: bool) -> None:
-        """Fail unless the log has exactly *rows*, compared bit by bit: NaN equals NaN, and -0 differs from 0."""
-        logged = pa.concat_arrays([batch.column("after") for batch in self.log(binary=binary)])
+    def assert_log_is(self, rows: pa.StructArray, *, binary: bool, column: str = "after") -> None:
+        """Fail unless *column* of the log has exactly *rows*, or null.
+
+        They are compared bit by bit: NaN equals NaN, and -0 differs from 0.
+        """
+        batches = self.log(binary=binary, diff=column == "before")
+        logged = pa.concat_arrays([batch.column(column) for batch in batches]).drop_null()
         assert logged.type == rows.type
         for field in rows.type:
             assert _bits(logged.field(field.name)).to_pylist() == _bits(rows.field(field.name)).to_pylist(), field.name

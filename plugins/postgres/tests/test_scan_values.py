@@ -33,6 +33,18 @@ def test_scan_and_log_give_the_same_values_of_types_that_are_only_read_as_text(p
     probe.assert_log_is(probe.scan(version), binary=False)
 
 
+@pytest.mark.parametrize("binary", [True, False])
+def test_the_rows_before_an_update_have_the_values_of_the_scan(probe: LogProbe, *, binary: bool) -> None:
+    makers = BINARY_MAKERS if binary else {**BINARY_MAKERS, **TEXT_MAKERS}
+    probe.fill("old", makers, seed=8)
+    probe.execute("ALTER TABLE old REPLICA IDENTITY FULL")
+    probe.execute("CLUSTER old USING old_pkey")  # rows are updated in this order
+    version = probe.version("old")
+    scanned = probe.scan(version)
+    probe.execute(f"UPDATE old SET {', '.join(f'c{index} = NULL' for index in range(len(makers)))}")
+    probe.assert_log_is(scanned, binary=binary, column="before")
+
+
 def test_all_other_types_are_the_text_that_postgresql_writes(probe: LogProbe) -> None:
     probe.fill("plain", {**BINARY_MAKERS, **TEXT_MAKERS}, seed=5)
     version = probe.version("plain")
