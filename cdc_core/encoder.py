@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from cdc_core.encoder_context import EncoderContext
+from cdc_core.errors import ContractError
 from cdc_core.file_body import FileBody, NewlineBody
 from cdc_core.message_keys import keyed_rows, keyed_schema
 from cdc_core.messages import MessageBatch
@@ -94,4 +95,19 @@ class Encoder(ABC):
         By default, a file has one line for each message value, which must not contain line breaks. Override this method
         for a container format such as Avro or Parquet.
         """
-        return NewlineBody(lambda rows: self.encode(rows, topic=topic).value)
+        return NewlineBody(lambda rows: encoded(self, rows, topic=topic).value)
+
+
+def encoded(encoder: Encoder, rows: RowBatch, *, topic: str) -> MessageBatch:
+    """Return the messages of *rows*. No sink would notice that *encoder* has left out rows, so this does.
+
+    Raises: ContractError, besides what `encode` raises.
+    """
+    batch: object = encoder.encode(rows, topic=topic)
+    if not isinstance(batch, MessageBatch):
+        fault = type(batch).__name__
+    elif not len(batch.key) == len(batch.value) == len(rows):
+        fault = f"{len(batch.key)} keys and {len(batch.value)} values for {len(rows)} rows"
+    else:
+        return batch
+    raise ContractError(f"encoder {type(encoder).__name__} broke its contract: encode() returned {fault}")

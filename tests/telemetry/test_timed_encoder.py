@@ -120,11 +120,14 @@ def test_the_sizes_of_values_are_counted_and_a_tombstone_has_none(type_: pa.Data
     assert (sizes.counts[:3], sizes.value) == ([2, 1, 1], 429)
 
 
+@pytest.mark.parametrize("files", [False, True])
 @pytest.mark.parametrize(
     ("keys", "values", "fault"),
     [(4, 3, "4 keys and 3 values for 4 rows"), (3, 3, "3 keys and 3 values for 4 rows"), (None, None, "NoneType")],
 )
-def test_an_encoder_that_leaves_out_rows_is_named(keys: int | None, values: int | None, fault: str) -> None:
+def test_an_encoder_that_leaves_out_rows_is_named(
+    keys: int | None, values: int | None, fault: str, *, files: bool
+) -> None:
     class Forgetful(PlainEncoder):
         def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
             if keys is None or values is None:
@@ -132,8 +135,9 @@ def test_an_encoder_that_leaves_out_rows_is_named(keys: int | None, values: int 
             column = pa.array([b"x"] * 4, pa.binary())
             return MessageBatch(topic=topic, key=column[:keys], value=column[:values], updated=rows.column("updated"))
 
+    timed = TimedEncoder(Forgetful(CONTEXT))
     with pytest.raises(ContractError) as raised:
-        TimedEncoder(Forgetful(CONTEXT)).encode(FOUR_ROWS, topic="t")
+        timed.open_body("t").write(FOUR_ROWS) if files else timed.encode(FOUR_ROWS, topic="t")
     assert str(raised.value) == f"encoder Forgetful broke its contract: encode() returned {fault}"
 
 
