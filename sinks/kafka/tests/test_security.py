@@ -141,9 +141,9 @@ def test_the_cloud_schemes_set_tls_and_sasl() -> None:
             {"tls_enabled": True, "client_cert": BASE64},
             "'client_cert' and 'client_key' must be set together",
         ),
-        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "%%%"}, "the option 'ca_cert' is not base64"),
-        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "aGk="}, "the option 'ca_cert' does not contain PEM text"),
-        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "MIIB/w=="}, "the option 'ca_cert' does not contain PEM text"),
+        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "%%%"}, "the option 'ca_cert' is neither PEM text nor"),
+        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "/etc/tls"}, "PEM. To read a file, write ${file:/path}"),
+        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "MIIB/w=="}, "the option 'ca_cert' is neither PEM text nor"),
         ("kafka://a:1", {"sasl_handshake": False}, "sasl_handshake=false is not supported"),
         (
             "kafka://a:1",

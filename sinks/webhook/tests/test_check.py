@@ -183,10 +183,10 @@ def test_a_silent_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"ca_cert": "hush"}, "'ca_cert' is neither PEM text nor base64. To read a file, write ${file:/path"),
-        ({"ca_cert": ""}, "'ca_cert' does not contain PEM text"),
-        ({"client_cert": "", "client_key": ""}, "'client_cert' does not contain PEM text"),
-        ({"ca_cert": "aHVzaA=="}, "'ca_cert' does not contain PEM text"),
+        ({"ca_cert": "hush"}, "nor base64-encoded PEM. To read a file, write ${file:/path}"),
+        ({"ca_cert": ""}, "'ca_cert' is neither PEM text nor"),
+        ({"client_cert": "", "client_key": ""}, "'client_cert' is neither PEM text nor"),
+        ({"ca_cert": "aHVzaA=="}, "'ca_cert' is neither PEM text nor"),
         ({"ca_cert": "-----BEGIN hush"}, "'ca_cert' does not contain a readable certificate"),
         ({"client_cert": "hush"}, "'client_cert' and 'client_key' must be set together"),
         ({"client_key": "hush"}, "'client_cert' and 'client_key' must be set together"),

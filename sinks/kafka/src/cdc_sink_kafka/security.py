@@ -20,6 +20,8 @@ _CLOUD_OPTIONS = {
 }
 _BROKER = re.compile(r"(\[[^\[\]]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?")
 _LAST_PORT = 65535
+_NO_PEM = "neither PEM text nor base64-encoded PEM. To read a file, write ${file:/path}"
+_NO_TEXT = "not base64 of text; set it to the output of `base64 -w0`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,28 +175,26 @@ def _need(mechanism: str, options: KafkaOptions, *names: str) -> None:
 
 
 def _pem(name: str, value: str) -> str:
-    text = value if "-----BEGIN" in value else _decoded(name, value).decode("ascii", "replace")
+    text = value if "-----BEGIN" in value else _decoded(name, value, _NO_PEM).decode("ascii", "replace")
     if "-----BEGIN" not in text:
-        raise ConfigError(
-            f"sink 'kafka': the option '{name}' does not contain PEM text; set it to the text of a PEM file"
-        )
+        raise _refused(name, _NO_PEM)
     return text
 
 
 def _text(name: str, value: str) -> str:
     try:
-        return _decoded(name, value).decode()
+        return _decoded(name, value, _NO_TEXT).decode()
     except UnicodeDecodeError:
-        raise _not_base64(name, "base64 of text") from None
+        raise _refused(name, _NO_TEXT) from None
 
 
-def _decoded(name: str, value: str) -> bytes:
+def _decoded(name: str, value: str, fault: str) -> bytes:
     """Return the bytes that *value* encodes. A plus sign that was not encoded in a URI arrives as a blank."""
     try:
         return base64.b64decode(value.strip().replace(" ", "+"), validate=True)
     except ValueError:
-        raise _not_base64(name, "base64") from None
+        raise _refused(name, fault) from None
 
 
-def _not_base64(name: str, form: str) -> ConfigError:
-    return ConfigError(f"sink 'kafka': the option '{name}' is not {form}; set it to the output of `base64 -w0`")
+def _refused(name: str, fault: str) -> ConfigError:
+    return ConfigError(f"sink 'kafka': the option '{name}' is {fault}")

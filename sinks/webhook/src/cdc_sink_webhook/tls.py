@@ -71,9 +71,10 @@ def _pem(name: str, value: str) -> str:
     try:
         text = base64.b64decode(value.strip().replace(" ", "+"), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        raise ConfigError(
-            f"sink 'webhook': option '{name}' is neither PEM text nor base64. To read a file, write ${{file:/path}}"
-        ) from None
+        text = ""
     if "-----BEGIN" not in text:
-        raise ConfigError(f"sink 'webhook': option '{name}' does not contain PEM text")
+        raise ConfigError(
+            f"sink 'webhook': option '{name}' is neither PEM text nor base64-encoded PEM. To read a file, write"
+            " ${file:/path}"
+        )
     return text
