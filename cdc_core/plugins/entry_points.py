@@ -14,7 +14,7 @@ from functools import partial
 from importlib.metadata import Distribution, EntryPoint, entry_points, version
 from typing import Any
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cdc_core.errors import PluginConflictError, PluginLoadError
@@ -100,7 +100,11 @@ def _load(entry_point: EntryPoint) -> Any:
 
 def _require_core(dist: Distribution) -> None:
     """Return if the core has a version that *dist* requires. Raises: PluginLoadError."""
-    for wanted in map(Requirement, dist.requires or ()):
+    for text in dist.requires or ():
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:  # such as `tool >=1.0.*`, which earlier versions of pip accepted
+            continue
         if canonicalize_name(wanted.name) != _CORE or wanted.marker is not None:
             continue
         if not wanted.specifier.contains(installed := version(_CORE), prereleases=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cdc_core.errors import ConfigError
@@ -89,7 +89,12 @@ def _is_installed(wanted: Requirement) -> bool:
 
 def _required(dist: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
     for text in dist.requires or ():
-        requirement = Requirement(text)
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            raise ConfigError(
+                f"{dist.name} cannot be packed: its requirement '{text}' is not valid; install another version of it"
+            ) from None
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
             yield requirement

@@ -363,7 +363,8 @@ def test_cdc_plugins_lists_broken_distributions_and_exits_0(tmp_path: Path) -> N
     install(tmp_path, "cdc-one", "1.0", module="cdc_t_one", source=GOOD_SINK.format(name="pile", summary="One"))
     install(tmp_path, "cdc-two", "2.0", module="cdc_t_two", source=GOOD_SINK.format(name="pile", summary="Two"))
     good = textwrap.dedent(GOOD_SINK).format(name="well", summary="Good")
-    install(tmp_path, "cdc-good", "3.0", module="cdc_t_good", source="print('hello')\n" + good)
+    odd = "tool >=1.0.*"  # an earlier pip has installed it
+    install(tmp_path, "cdc-good", "3.0", module="cdc_t_good", source="print('hello')\n" + good, requires=odd)
     later = GOOD_SINK.format(name="later", summary="Later")
     install(tmp_path, "cdc-later", "9.1", module="cdc_t_later", source=later, requires="cdc_core[spark]>=9,<10")
     group = "cdc_core.commands"

@@ -40,15 +40,25 @@ def test_an_extra_counts_when_all_that_it_requires_is_installed(plugin: Path) ->
     assert {"cdc-sink-shelf", "ruff"} <= set(found)
 
 
-def test_a_requirement_that_is_not_installed_is_named(plugin: Path) -> None:
+@pytest.mark.parametrize(
+    ("requirement", "told"),
+    [
+        (
+            "no-such-library>=2",
+            "needs no-such-library>=2, which is not installed. Install cdc-sink-shelf again, with its dependencies",
+        ),
+        (
+            "click >=8.*",
+            "cannot be packed: its requirement 'click >=8.*' is not valid; install another version of it",
+        ),
+    ],
+)
+def test_a_requirement_that_is_not_installed_or_not_valid_is_named(plugin: Path, requirement: str, told: str) -> None:
     with plugin.open("a") as metadata:
-        metadata.write("Requires-Dist: no-such-library>=2\n")
+        metadata.write(f"Requires-Dist: {requirement}\n")
     with pytest.raises(ConfigError) as raised:
         Pack.of_this_environment()
-    assert str(raised.value) == (
-        "cdc-sink-shelf needs no-such-library>=2, which is not installed. Install cdc-sink-shelf again, with its "
-        "dependencies"
-    )
+    assert str(raised.value) == f"cdc-sink-shelf {told}"
 
 
 def test_its_packages_work_where_nothing_else_is_installed(tmp_path: Path) -> None:
