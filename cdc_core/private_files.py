@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cdc_core.errors import ConfigError
 
@@ -44,15 +42,11 @@ def make_state_directory(directory: Path) -> None:
 
 
 def check_state_directory(directory: Path) -> None:
-    """Return if a run could have its files in *directory*, and leave it as it was. Raises: ConfigError."""
-    missing = [each for each in (directory, *directory.parents) if not os.path.lexists(each)]
-    try:
+    """Return if a run could have its files in *directory*, which this does not create. Raises: ConfigError."""
+    there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"'{directory}' cannot be used as the state directory: '{there}' is not a directory that you may write to"
+        )
+    if there == directory:
         make_state_directory(directory)
-        with TemporaryDirectory(dir=directory):
-            pass
-    except OSError as error:
-        raise ConfigError(f"'{directory}' cannot be used as the state directory: {error.strerror}") from error
-    finally:
-        with suppress(OSError):  # another process uses it meanwhile
-            for each in missing:
-                each.rmdir()
