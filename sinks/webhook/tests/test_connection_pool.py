@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from types import SimpleNamespace
 from typing import Any
 
+import httpcore2
 import pytest
 from cdc_sink_webhook.connections import Connection, ConnectionPool, Http2Stream
 
@@ -142,22 +143,24 @@ def test_an_idle_connection_is_closed_after_its_time(idle_s: float, closed: bool
 
 
 class FakeStream:
-    """A connection that gives *reads*."""
+    """A connection that gives *reads*, and then ends."""
 
     def __init__(self, *reads: bytes) -> None:
-        self.reads = [*reads, b""]
+        self.reads = list(reads)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self.reads.pop(0)
+        return self.reads.pop(0) if self.reads else b""
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None: ...
+
+    async def aclose(self) -> None: ...
 
 
 def frame(kind: int, stream: int, payload: bytes) -> bytes:
     return len(payload).to_bytes(3) + bytes([kind, 0]) + stream.to_bytes(4) + payload
 
 
-REFUSED = {stream: frame(3, stream, b"\0\0\0\7") for stream in (1, 3, 5)}
+REFUSED = {stream: frame(8, stream, b"\0\0\0\1") + frame(3, stream, b"\0\0\0\7") for stream in (1, 3, 5, 7)}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +190,28 @@ def test_a_goodbye_refuses_the_requests_that_the_endpoint_did_not_take(
         while data := await stream.read(65536):
             seen += data
         assert (seen, len(goodbyes)) == (answer + shown + answer, 0 if error else 1)
+        await stream.write(frame(1, 7, b"request"))
+        assert await stream.read(65536) == (b"" if error or last > 7 else REFUSED[7])
 
     for cut in range(1, len(received)):
         asyncio.run(test(cut))
+
+
+@pytest.mark.parametrize("body_bytes", [10, 100_000])
+def test_a_refused_request_ends_at_once(body_bytes: int) -> None:
+    async def test() -> None:
+        settings, window = frame(4, 0, b""), frame(8, 0, (1 << 20).to_bytes(4))
+        fake: Any = FakeStream(settings + window, frame(7, 0, bytes(8)))
+        origin = httpcore2.Origin(b"https", b"localhost", 443)
+        connection = httpcore2.AsyncHTTP2Connection(origin, Http2Stream(fake, lambda: None))
+        request = httpcore2.Request(
+            "POST",
+            "https://localhost",
+            headers={"host": "localhost", "content-length": str(body_bytes)},
+            content=bytes(body_bytes),
+        )
+        with pytest.raises(httpcore2.ProtocolError) as error:
+            await connection.handle_async_request(request)
+        assert "Server disconnected" not in str(error.value)
+
+    asyncio.run(test())

@@ -140,6 +140,7 @@ def nginx_port(hook: WebhookRig, tmp_path: Path) -> Iterator[int]:
                 listen 127.0.0.1:{port} ssl http2;
                 keepalive_requests 60;
                 ssl_certificate {certificates.server_cert}; ssl_certificate_key {certificates.server_key};
+                proxy_set_header X-Protocol $server_protocol;
                 location / {{ proxy_pass https://127.0.0.1:{hook.server.port}; }}
             }}
         }}""")
@@ -166,12 +167,14 @@ def test_a_proxy_may_refuse_a_large_body_before_it_has_all_of_it(hook: WebhookRi
     assert delivered(hook.server, hook.path) == {0, 2, 3}
 
 
+@pytest.mark.parametrize("note", ["x", "x" * 70_000])
 def test_no_request_is_sent_twice_because_the_endpoint_closes_a_connection_gracefully(
-    hook: WebhookRig, nginx_port: int
+    hook: WebhookRig, nginx_port: int, note: str
 ) -> None:
-    write(hook.sink(uri=f"webhook-https://localhost:{nginx_port}{hook.path}"), rows(range(400)))
-    assert delivered(hook.server, hook.path) == set(range(400))
-    assert len(hook.server.requests(hook.path)) == 400
+    write(hook.sink(uri=f"webhook-https://localhost:{nginx_port}{hook.path}"), rows(range(200), notes=[note] * 200))
+    requests = hook.server.requests(hook.path)
+    assert delivered(hook.server, hook.path) == set(range(200))
+    assert [request["headers"]["x-protocol"] for request in requests] == ["HTTP/2.0"] * 200
 
 
 def test_connecting_does_not_count_against_the_timeout_of_a_request(hook: WebhookRig, proxy: Any) -> None:

@@ -38,12 +38,14 @@ _MAX_SHOWN = 200
 class NoAnswerError(Exception):
     """No answer arrived, so it is unknown whether the endpoint has the request.
 
-    `dropped`: the connection broke. `refused`: one side does not accept the certificate of the other.
+    `dropped`: the connection broke. `ended`: the endpoint had ended it gracefully before. `refused`: one side does not
+    accept the certificate of the other.
     """
 
-    def __init__(self, reason: str, *, dropped: bool = False, refused: bool = False) -> None:
+    def __init__(self, reason: str, *, dropped: bool = False, ended: bool = False, refused: bool = False) -> None:
         super().__init__(reason)
         self.dropped = dropped
+        self.ended = ended
         self.refused = refused
 
 
@@ -94,9 +96,9 @@ class Client:
     async def post(self, request: Request, *, again: bool = False) -> Answer:
         """Return the endpoint's answer to one attempt at *request*. Raises: NoAnswerError.
 
-        *again*: an earlier attempt got no answer. If its body is large, large ones are sent with HTTP/1.1 from then on:
-        with HTTP/2, httpcore2 waits until it may send the rest, and does not see the answer of a proxy that refuses a
-        body before it has all of it.
+        *again*: an earlier attempt got no answer, and not because its connection had been ended gracefully. If its
+        body is large, large ones are sent with HTTP/1.1 from then on: with HTTP/2, httpcore2 waits until it may send
+        the rest, and does not see the answer of a proxy that refuses a body before it has all of it.
         """
         large = len(request.body) > _HTTP2_WINDOW_BYTES
         self._sends_large_by_http1 |= again and large
@@ -135,6 +137,7 @@ class Client:
             raise NoAnswerError(
                 f"the connection broke before the response was complete ({self._shown(why) or type(error).__name__})",
                 dropped=True,
+                ended=connection.ended,
                 refused=_is_refusal(error),
             ) from error
 

@@ -18,8 +18,6 @@ _HEADERS, _GOAWAY = 1, 7
 """Types of frames in RFC 9113. The payload of GOAWAY begins with the last stream and the error, 4 bytes each."""
 _FRAME_HEAD_BYTES = 9
 _PREFACE_BYTES = 24
-_REFUSED = b"\0\0\4\3\0%b\0\0\0\7"
-"""The frame RST_STREAM with the error REFUSED_STREAM, for the number of a stream."""
 
 
 class Connection:
@@ -35,6 +33,8 @@ class Connection:
         self.capacity_known = asyncio.Event()
         self.connected = False
         self.usable = True
+        self.ended = False
+        """The endpoint has ended it gracefully."""
         self.released_at = 0.0
 
     def set_capacity(self, requests: int) -> None:
@@ -133,9 +133,13 @@ class ConnectionPool:
             await self._close(connection)
 
     def _new_connection(self) -> Connection:
-        connection = Connection(self._new_pool(lambda: self.retire(connection)))
+        connection = Connection(self._new_pool(lambda: self._end(connection)))
         self._connections.add(connection)
         return connection
+
+    def _end(self, connection: Connection) -> None:
+        connection.ended = True
+        self.retire(connection)
 
     def _update_available(self, connection: Connection) -> None:
         if connection.usable and connection.users < (connection.capacity or self._expected_capacity):
@@ -203,9 +207,16 @@ class Http2Stream(httpcore2.AsyncNetworkStream):
         self._passing_bytes = 0
         """How much of the present frame is still to be passed on."""
         self._newest_stream = 0
+        self._last_taken: int | None = None
+        """The last stream that the endpoint takes, after its goodbye."""
+        self._late = b""
+        """Refusals of requests that were sent after the goodbye."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         while True:
+            if self._late and not self._passing_bytes:
+                shown, self._late = self._late, b""
+                return shown
             data = await self._stream.read(max_bytes, timeout)
             shown = self._without_goodbye(data)
             if shown or not data:
@@ -227,6 +238,8 @@ class Http2Stream(httpcore2.AsyncNetworkStream):
         while start < len(frames):
             if frames[start + 3] == _HEADERS:
                 self._newest_stream = int.from_bytes(frames[start + 5 : start + 9])
+                if self._last_taken is not None and self._newest_stream > self._last_taken:
+                    self._late += _refusal(self._newest_stream)
             start += _FRAME_HEAD_BYTES + int.from_bytes(frames[start : start + 3])
 
     def _without_goodbye(self, data: bytes) -> bytes:
@@ -240,9 +253,9 @@ class Http2Stream(httpcore2.AsyncNetworkStream):
                         break
                     if not any(unread[_FRAME_HEAD_BYTES + 4 : _FRAME_HEAD_BYTES + 8]):
                         self._on_goodbye()
-                        last = int.from_bytes(unread[_FRAME_HEAD_BYTES : _FRAME_HEAD_BYTES + 4])
-                        refused = range((last + 1) | 1, self._newest_stream + 1, 2)  # the client's streams are odd
-                        shown += [_REFUSED % stream.to_bytes(4) for stream in refused]
+                        self._last_taken = int.from_bytes(unread[_FRAME_HEAD_BYTES : _FRAME_HEAD_BYTES + 4])
+                        refused = range((self._last_taken + 1) | 1, self._newest_stream + 1, 2)  # clients' are odd
+                        shown += [_refusal(stream) for stream in refused]
                         unread = unread[frame_bytes:]
                         continue
                 self._passing_bytes = frame_bytes
@@ -253,3 +266,12 @@ class Http2Stream(httpcore2.AsyncNetworkStream):
                 break
         self._unread = unread
         return b"".join(shown)
+
+
+def _refusal(stream: int) -> bytes:
+    """Return the frames WINDOW_UPDATE, with 1 byte, and RST_STREAM, with the error REFUSED_STREAM.
+
+    Without the first, httpcore2 would wait until it may send the rest of a large body, and never see the second.
+    """
+    number = stream.to_bytes(4)
+    return b"\0\0\4\x08\0%b\0\0\0\1\0\0\4\3\0%b\0\0\0\7" % (number, number)
