@@ -117,9 +117,21 @@ def test_a_long_answer_takes_no_room_of_later_answers(hook: WebhookRig) -> None:
     assert len(hook.server.requests(hook.path)) == count
 
 
-def test_the_reason_why_the_endpoint_cannot_be_reached_is_shown(hook: WebhookRig) -> None:
-    with pytest.raises(RetryableSinkError, match=r"failed 4 times: cannot connect \(Connection refused\)$"):
-        write(hook.sink(uri="webhook-https://127.0.0.1:9/x"), rows([1]))
+@pytest.mark.parametrize(
+    ("addresses", "reason"),
+    [
+        (["127.0.0.1"], "Connection refused"),
+        (["127.0.0.1", "127.0.0.2"], "Connection refused"),
+        (["224.0.0.1", "127.0.0.1"], "Network is unreachable; Connection refused"),
+    ],
+)
+def test_the_reasons_why_the_endpoint_cannot_be_reached_are_shown(
+    hook: WebhookRig, monkeypatch: pytest.MonkeyPatch, addresses: list[str], reason: str
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 9)) for address in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(RetryableSinkError, match=rf"failed 4 times: cannot connect \({reason}\)$"):
+        write(hook.sink(uri="webhook-https://hooks.example:9/x"), rows([1]))
 
 
 @pytest.fixture

@@ -220,10 +220,12 @@ def _is_refusal(error: BaseException | None) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what *error* says, or the system's reason: anyio says only that all attempts to connect failed."""
+    """Return what *error* says, or the system's reasons: anyio says only that all attempts to connect failed."""
     first = error
     while (cause := first.__cause__ or first.__context__) is not None:
-        first = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause
+        if isinstance(cause, BaseExceptionGroup):
+            return "; ".join(dict.fromkeys(map(_reason, cause.exceptions)))
+        first = cause
     number = first.errno if isinstance(first, OSError) and not isinstance(first, ssl.SSLError) else None
     return os.strerror(number) if number is not None and number > 0 else str(error)
 
