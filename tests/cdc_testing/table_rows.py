@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_conformance.rows import INT8, TEXT, Change
@@ -56,11 +56,12 @@ def make_rows(
 
 
 def history_of_a_row(updated: Timestamp, mvcc: Timestamp) -> RowBatch:
-    """Return insert, update, delete and scan of one row, with the rows before."""
+    """Return insert, update, delete and scan of one row, with the rows before; only the delete is later."""
     first, second = {"a": 1, "b": "x"}, {"a": 1, "b": "y"}
     images = [(Op.INSERT, first, None), (Op.UPDATE, second, first), (Op.DELETE, None, second)]
     images.append((Op.SCAN, {"a": 1, "b": None}, None))
     rows = [Row(op=op, after=after, before=before, updated=updated, mvcc=mvcc) for op, after, before in images]
+    rows[2] = replace(rows[2], updated=replace(updated, wall=updated.wall + 1))
     return make_rows({"a": INT8, "b": TEXT}, rows, primary_key=["a"], diff=True, mvcc=True)
 
 

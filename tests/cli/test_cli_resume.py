@@ -55,6 +55,7 @@ def test_a_pause_is_undone_before_it_took_effect(store: ProgressStore, cdc: Cdc)
         "changefeed 'orders' is resumed: a running changefeed continues after its step; otherwise start one with"
         " `cdc run`\n"
     )
+    assert not is_paused(store)
 
 
 def test_what_no_job_runs_is_paused_and_resumed_by_its_name_too(store: ProgressStore, cdc: Cdc) -> None:

@@ -12,7 +12,7 @@ from cdc_testing.fixtures import fresh_database
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", ["1/0", "1/2", "2/4"])
+@pytest.mark.parametrize("seed", ["1/0", "1/2", "1/7", "2/0", "2/4"])
 def test_a_consumer_has_the_rows_of_the_database_at_each_mark(
     seed: str, postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
