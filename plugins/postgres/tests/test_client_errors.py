@@ -199,11 +199,19 @@ def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(databas
     assert raised.value.outage
 
 
-def test_a_server_that_is_full_is_an_outage_although_it_refuses_logins_without_tls() -> None:
-    text = (
+@pytest.mark.parametrize(
+    "text",
+    [
         'connection to server at "db", port 5432 failed: FATAL:  remaining connection slots are reserved\n'
-        'connection to server at "db", port 5432 failed: FATAL:  no pg_hba.conf entry for host "::1", no encryption\n'
-    )
+        'connection to server at "db", port 5432 failed: FATAL:  no pg_hba.conf entry for host "::1", no encryption\n',
+        "connection timeout expired\nMultiple connection attempts failed. All failures were:\n"
+        "- host: 'db', port: '5432', hostaddr: '10.0.0.1': connection failed: connection to server at \"db\", port 5432"
+        ' failed: FATAL:  role "cdc" is not permitted to log in\n'
+        "- host: 'other', port: '5432', hostaddr: '10.0.0.2': connection timeout expired",
+    ],
+    ids=["full-with-tls", "no-answer"],
+)
+def test_one_refusal_is_an_outage_while_another_attempt_fails_otherwise(text: str) -> None:
     with pytest.raises(RetryableRangefeedError) as raised, translated("connecting", mask):
         raise psycopg.OperationalError(text)
     assert raised.value.outage

@@ -119,5 +119,10 @@ def is_refused(error: BaseException) -> bool:
     """Return whether every host refused the login or a certificate: one that is out of reach may accept them."""
     if state := sqlstate(error):
         return state.startswith(_LOGIN)
-    attempts = [line for line in str(error).splitlines() if " failed: " in line] or [str(error)]
-    return all(_REFUSED_LOGIN.search(attempt) or _REFUSED_TLS.search(attempt) for attempt in attempts)
+    return all(_REFUSED_LOGIN.search(each) or _REFUSED_TLS.search(each) for each in attempts_of(error))
+
+
+def attempts_of(error: BaseException) -> list[str]:
+    """Return what *error* says of each attempt to connect: for each host, with and without TLS."""
+    lines = str(error).splitlines()
+    return [line for line in lines if " failed: " in line or _ATTEMPT.fullmatch(line)] or [str(error)]

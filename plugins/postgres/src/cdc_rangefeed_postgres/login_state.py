@@ -15,6 +15,8 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cdc_rangefeed_postgres.client_errors import attempts_of
+
 _FAILED = " failed: "
 _OF_SERVER = re.compile(rf"{_FAILED}\S+:  ")
 """What libpq puts before a text of the server, with a severity in the server's language."""
@@ -31,7 +33,7 @@ def with_state(error: psycopg.Error, conninfo: str) -> psycopg.Error:
     When they refuse it for several reasons, another one than the login counts. There is no SQLSTATE for an error of the
     client, and with libpq before 18.
     """
-    if error.sqlstate is None and pq.version() >= _TRACES_LOGINS and _OF_SERVER.search(str(error)):
+    if error.sqlstate is None and pq.version() >= _TRACES_LOGINS and all(map(_OF_SERVER.search, attempts_of(error))):
         with suppress(LookupError):
             states = [state for each in _hosts(conninfo_to_dict(conninfo)) for state in _states(each, str(error))]
             error.sqlstate = min(states, key=lambda state: state[:2] == "28")
