@@ -67,18 +67,13 @@ class Cluster:
                 " CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` generates a"
                 " secret"
             )
-        address = settings.reached_at
-        if (
-            self._secret is not None
-            and not settings.address
-            and address == LOOPBACK
-            and not sqlite_file(settings.store)
-        ):
+        intended = settings.address or sqlite_file(settings.store)
+        if self._secret is not None and not intended and settings.reached_at == LOOPBACK:
             log.warning(
                 "node '%s' reaches the store from %s, an address that other hosts cannot reach; set --address if"
                 " the cluster has other hosts",
                 settings.name,
-                address,
+                LOOPBACK,
             )
 
     def require(self) -> ClusterRecord:
@@ -181,7 +176,8 @@ class _Member:
                     complained = True
                 except Exception as error:  # such as a full disk: another node may have room
                     log.error("node '%s': its part of the cluster failed: %s", self._settings.name, one_line(error))
-                    self._give_up_lead()
+                    self._lead_at = time.monotonic() + _RESIGNED_S
+                    self._end_master()
                     self._over.wait(_AGAIN_S)
         finally:
             self._end_worker()
@@ -232,7 +228,7 @@ class _Member:
         elif now - self._followed_at > _FEW_S:
             self._resign(
                 f"has had fewer than half of the workers for {_FEW_S:g} seconds; check that all nodes can connect to"
-                f" {self._lease.node.master}"
+                f" {self._lease.node.master} and have the same secret"
             )
         elif (files := self._master.files()) != self._saved:
             if self._store.cluster.save(files, epoch=record.epoch):
@@ -307,22 +303,18 @@ class _Member:
             worker.kill()
 
     def _resign(self, why: str) -> None:
-        log_path = self._master and self._master.log_path
+        assert self._master is not None
         text = "node '%s': another node may lead, because the cluster's master here %s, and see %s"
-        log.warning(text, self._settings.name, why, log_path)
-        self._give_up_lead()
-
-    def _give_up_lead(self) -> None:
-        """End the master, if this node has one; the next poll resigns."""
-        self._end_master()
+        log.warning(text, self._settings.name, why, self._master.log_path)
         self._lead_at = time.monotonic() + _RESIGNED_S
+        self._hand_over(self._master.epoch)
 
     def _hand_over(self, epoch: int) -> None:
         """Let another node lead, with all that the master here has written, if this one still does under *epoch*."""
-        master = self._master
-        self._end_master()
-        if master is not None:
-            self._store.cluster.save(master.files(), epoch=master.epoch)
+        if self._master is not None:
+            self._master.kill()
+            self._store.cluster.save(self._master.files(), epoch=self._master.epoch)
+            self._master = None
         self._store.cluster.resign(epoch)
 
     def _end_master(self) -> None:

@@ -328,7 +328,7 @@ def test_a_worker_goes_on_while_the_master_takes_long_to_start(
         ("alive", 0, cluster._FEW_S, "has had fewer than half of the workers for 180 seconds"),
     ],
 )
-def test_a_master_that_hangs_or_reaches_few_nodes_is_replaced(
+def test_a_master_that_hangs_or_reaches_few_nodes_is_replaced_by_one_that_knows_all_it_has_written(
     what: str,
     value: object,
     limit_s: float,
@@ -344,6 +344,7 @@ def test_a_master_that_hangs_or_reaches_few_nodes_is_replaced(
         join(stack, store, tmp_path, "one", 7001)
         eventually("it leads", lambda: leader(store) == "one" and 7001 in Process.running)
         later(limit_s * 2)
+        monkeypatch.setattr(Process, "last_written", {"app_1": "YQ=="})
         monkeypatch.setattr(Process, what, value)
         later(limit_s / 2)
         assert 7001 in Process.running
@@ -351,6 +352,7 @@ def test_a_master_that_hangs_or_reaches_few_nodes_is_replaced(
         eventually("it resigns", lambda: f"because the cluster's master here {says}" in caplog.text)
         join(stack, store, tmp_path, "two", 7002)
         eventually("the other one leads", lambda: leader(store) == "two")
+        assert store.cluster.files() == {"app_1": "YQ=="}
 
 
 @pytest.mark.parametrize(
