@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.changefeeds.tracing import standing_text
-from cdc_core.store.job_values import RESTING, JobRecord
+from cdc_core.store.job_values import NOT_NOW, RESTING, JobRecord
 from cdc_core.store.liveness import DONE
 from cdc_core.store.reports import Report, report
 from cdc_core.store.verbs import RULES
@@ -102,7 +102,8 @@ def _of_job(found: Report, job: JobRecord) -> Iterator[Cause]:
 def _without_node(found: Report, job: JobRecord) -> Iterator[Cause]:
     for node in found.nodes:
         if problem := node.problems.get(job.name):
-            yield Cause(what=f"node {node.name} cannot run it: {problem}", remedy=f"fix it on node {node.name}")
+            remedy = None if problem.startswith(NOT_NOW) else f"fix it on node {node.name}"
+            yield Cause(what=f"node {node.name} {node.problem_with(job.name)}", remedy=remedy)
     if not found.nodes:
         yield Cause(what="no node is alive", remedy="start one with `cdc node`")
     elif not any(not node.draining and node.locality.matches(job.locality) for node in found.nodes):

@@ -75,7 +75,8 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
     A node whose session has expired is listed as dead for a day.
     """
     with changefeeds_at(session, store) as changefeeds:
-        listed = [node.to_json() for node in changefeeds.nodes()]
+        found = changefeeds.nodes()
+        listed = [report.to_json() for report in found]
         if as_json:
             for each in listed:
                 session.echo_json(each)
@@ -89,9 +90,9 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
             )
         else:
             echo_table(session, [_NODE_HEADING, *map(_node_row, listed)])
-        for each in listed:
-            for job, problem in each["problems"].items():
-                click.echo(session.masked(f"{each['name']} cannot run job '{job}': {problem}"))
+        for node in (report.node for report in found):
+            for job in node.problems:
+                click.echo(session.masked(f"{node.name} {node.problem_with(job)}"))
     return 0
 
 

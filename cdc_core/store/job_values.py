@@ -176,7 +176,8 @@ class JobEvent:
 class NodeRecord:
     """A session of a node. `expires` and `started` are in the database's clock.
 
-    `problems`: jobs that it cannot run. `owners`: it takes only jobs of these, unless there are none.
+    `problems`: jobs that it cannot run, or failed to run a moment ago. `owners`: it takes only jobs of these, unless
+    there are none.
     """
 
     node_id: str
@@ -205,6 +206,13 @@ class NodeRecord:
     def address(self) -> str:
         """Where others reach it, and the name of its executors' host; empty without cores."""
         return self.master.rpartition(":")[0]
+
+    def problem_with(self, job: str) -> str:
+        """Return the problem that it has with *job*, one of its `problems`, as what to say after its name."""
+        problem = self.problems[job]
+        if problem.startswith(NOT_NOW):
+            return f"failed to run job '{job}' and will try again: {problem.removeprefix(NOT_NOW)}"
+        return f"cannot run job '{job}': {problem}"
 
     def takes(self, owner: str) -> bool:
         """Return whether the node runs jobs of *owner*."""

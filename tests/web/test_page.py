@@ -248,10 +248,11 @@ def test_nodes_are_shown_with_locality_and_jobs_and_can_be_drained(browser: Brow
 def test_nodes_are_shown_with_their_part_in_the_cluster(browser: Browser, shown: Shown) -> None:
     bea = shown.store.nodes.join(replace(node("bea"), cores=2, master="10.0.0.1:7077"), lease_s=60)
     shown.store.cluster.poll(bea)
+    shown.store.nodes.renew(bea.node_id, lease_s=60, problems={"users": "no sink 'kafka'"})
     shown.step("orders", rows=0, slices={"10.0.0.1": 3})
     text = browser.get("/ui/nodes").page.text
     assert "1 of 9 orders none none everybody" in text
-    assert "bea alive leads the cluster none 0 of 9 2, 0 used orders everybody" in text
+    assert "bea alive leads the cluster none 0 of 9 cannot run job 'users': no sink 'kafka' 2, 0 used orders" in text
 
 
 def test_plugins_are_shown_with_their_options(browser: Browser) -> None:

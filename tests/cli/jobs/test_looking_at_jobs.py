@@ -182,6 +182,8 @@ def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, cdc: Cdc) 
     store.nodes.renew(one.node_id, lease_s=600, problems={"orders": "no sink 'kafka'"})
     assert cdc.json("jobs")["running_status"] == "waiting for a node; one: no sink 'kafka'"
     assert "one cannot run job 'orders': no sink 'kafka'\n" in cdc("nodes").out
+    store.nodes.renew(one.node_id, lease_s=600, problems={"orders": "not now: no route to broker"})
+    assert "one failed to run job 'orders' and will try again: no route to broker\n" in cdc("nodes").out
     assert store.claims.adopt("orders", one) is not None
     store.claims.settle("orders", one, "stopped", offer_to=two, offer_s=600)
     assert cdc.json("jobs")["running_status"] == "waiting for node two to adopt it"

@@ -132,6 +132,13 @@ def test_a_diagnosis_names_causes_with_remedies_in_order(store: ProgressStore) -
     Changefeeds(store).resume("orders")
     die(store, one)
     assert diagnosed()["causes"] == [{"what": "no node is alive", "remedy": "start one with `cdc node`"}]
+    two = store.nodes.join(node("two"), lease_s=600)
+    for problem, what, remedy in (
+        ("no sink 'kafka'", "cannot run job 'orders': no sink 'kafka'", "fix it on node two"),
+        ("not now: no route", "failed to run job 'orders' and will try again: no route", None),
+    ):
+        store.nodes.renew(two.node_id, lease_s=600, problems={"orders": problem})
+        assert diagnosed()["causes"] == [{"what": f"node two {what}", "remedy": remedy}]
 
 
 def test_a_job_without_a_node_of_its_locality_is_diagnosed(store: ProgressStore) -> None:
