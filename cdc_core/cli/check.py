@@ -45,7 +45,7 @@ from cdc_core.store.progress import ProgressStore
 @locality_option
 def check(named: Named, as_json: bool, locality: Locality) -> int:
     """Check that `cdc run` can start or continue the changefeed NAME in FILE: its plugins, options, source,
-    sink, progress, and what it needs of this host. Changes nothing.
+    sink, progress, and, unless nodes run the jobs of its store, what it needs of this host. Changes nothing.
 
     Without NAME, checks all changefeeds in the file. Prints one line for each part, with hints.
     The exit status is 2 if a check fails, even with --json.
@@ -162,7 +162,8 @@ def check_report(
     if here is not None and feed.options.execution_locality is not None:
         report.add("locality", feed.options.execution_locality, _refusal(partial(pin, feed, here.locality)))
     master = feed.spark.get("master", "")
-    if here is not None and not job and master != "nodes":
+    on_nodes = job or master == "nodes" or (progress is not None and progress.nodes.living())
+    if here is not None and not on_nodes:
         checks = {"directory": partial(check_state_directory, here.state_dir), "Spark": partial(_check_spark, feed)}
         for what, host_check in checks.items():
             if found := _refusal(host_check):

@@ -89,6 +89,15 @@ def test_check_names_what_a_run_would_lack_on_this_host(
     assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
 
 
+def test_check_needs_nothing_of_this_host_where_nodes_use_the_store(
+    file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with closing(ProgressStore(store_url(file.parent / ".cdc"))) as store:
+        store.nodes.join(node("eu"), lease_s=600)
+    cdc("check", file)
+
+
 def test_check_loads_every_part_that_a_run_needs(file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CounterPlanner, "__abstractmethods__", frozenset({"slices"}))
     monkeypatch.setattr(JournalResolvedSink, "emit_resolved", lambda _self: None)
