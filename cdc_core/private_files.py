@@ -44,7 +44,7 @@ def make_state_directory(directory: Path) -> None:
 def check_state_directory(directory: Path) -> None:
     """Return if a run could have its files in *directory*, which this does not create. Raises: ConfigError."""
     there = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         raise ConfigError(
             f"'{directory}' cannot be used as the state directory: '{there}' is not a directory that you may write to"
         )

@@ -37,7 +37,9 @@ def prompt(execute: Callable[[str], None], refuse: Callable[[CdcError], None]) -
             execute(text)
         except CdcError as error:
             refuse(error)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if interrupt.args:  # by another signal than that of Ctrl-C
+                raise
             click.echo("interrupted")
 
 
@@ -50,7 +52,9 @@ def _read() -> str | None:
         except EOFError:
             click.echo()
             return None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if interrupt.args:
+                raise
             click.echo()
             lines = []
             continue

@@ -29,7 +29,7 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
         if number != signal.SIGHUP or len(hung_up) == 1:
             stop()
         if hung_up:
-            _leave_terminal()
+            leave_terminal()
 
     deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     heard = [number for number in STOP_SIGNALS if not (deaf and number == signal.SIGHUP)]
@@ -38,12 +38,12 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         if hung_up:
-            _leave_terminal()
+            leave_terminal()
         for number, handler in saved.items():
             signal.signal(number, handler)
 
 
-def _leave_terminal() -> None:
+def leave_terminal() -> None:
     """Have the standard streams lead nowhere that led to a terminal which is closed."""
     for stream in range(3):
         try:

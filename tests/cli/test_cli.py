@@ -150,12 +150,15 @@ main()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_ended_by_a_signal_leaves_no_files(tmp_path: Path, number: signal.Signals) -> None:
     code = """
-import os, sys, tempfile
+import os, signal, sys, tempfile
 import cdc_core.cli.main
 def command():
     try:
         with tempfile.TemporaryDirectory(dir=sys.argv[1]):
-            os.kill(os.getpid(), int(sys.argv[2]))
+            try:
+                os.kill(os.getpid(), int(sys.argv[2]))
+            finally:
+                os.kill(os.getpid(), signal.SIGHUP)  # a terminal that closes sends two
     except KeyboardInterrupt:
         return 130
 cdc_core.cli.main.main = command

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _PRESENT = "SELECT pg_walfile_name(pg_current_wal_lsn())::text WHERE NOT pg_is_in_recovery()"
 _UNTOLD = ("0A000", "42501", "42601", "58P01")
 """A service or a role without the command, or a server without the file."""
-_REFUSED = re.compile("walsender|WAL sender")
+_REFUSED = re.compile("to start (?:walsender|WAL sender)")
 """A role that may not start one, which has no SQLSTATE in English."""
 
 

@@ -272,6 +272,7 @@ def _refusal(stream: int) -> bytes:
     """Return the frames WINDOW_UPDATE, with 1 byte, and RST_STREAM, with the error REFUSED_STREAM.
 
     Without the first, httpcore2 would wait until it may send the rest of a large body, and never see the second.
+    A body that waits for the window of the whole connection still does, until the endpoint enlarges that or closes.
     """
     number = stream.to_bytes(4)
     return b"\0\0\4\x08\0%b\0\0\0\1\0\0\4\3\0%b\0\0\0\7" % (number, number)

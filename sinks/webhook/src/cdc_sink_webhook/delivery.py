@@ -108,7 +108,7 @@ class Delivery:
             try:
                 answer = await self._client.post(request, again=unanswered)
             except NoAnswerError as error:
-                failure, unanswered = str(error), unanswered or not error.ended
+                failure, unanswered = str(error), unanswered or retries > 0 or not error.ended
                 if error.refused:
                     raise TerminalSinkError(
                         f"{self._failed(failure, attempts=retries + 1)}. Check the certificate of the endpoint, and"
