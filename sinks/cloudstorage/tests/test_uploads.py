@@ -203,7 +203,7 @@ def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Upl
     before = uploading()
     for path in ("a", "b", "c"):
         put(uploads, path)
-    until(lambda: sorted(store.staged) == ["b", "c"])
+    until(lambda: store.at_once == ["a"] and sorted(store.staged) == ["b", "c"])
     uploads.close()
     uploads.close()
     with pytest.raises(TerminalSinkError, match="closed"):
@@ -213,7 +213,7 @@ def test_close_waits_for_nothing_and_ends_the_threads(store: Gated, uploads: Upl
     gate.set()
     until(lambda: sorted(store.discarded) == ["b", "c"])
     until(lambda: uploading() <= before)
-    assert store.visible == ["a"]  # its upload had begun
+    assert store.visible == ["a"], "its upload had begun"
 
 
 def test_at_most_four_threads_upload(store: Gated, uploads: Uploads) -> None:
