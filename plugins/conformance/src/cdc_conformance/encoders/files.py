@@ -110,7 +110,7 @@ class Files:
                 columns = {"id": INT8, "value": sample.type}
                 some = [Change({"id": n, "value": value}) for n, value in enumerate([*sample.ordinary, *sample.odd])]
                 several.append(rows(table(f"of_{sample.name}", columns), [*some, Change({"id": len(some)})]))
-                several.append(rows(table(f"by_{sample.name}", columns, primary_key=("value", "id")), some))
+                several.append(rows(table(f"by_{sample.name}", columns, primary_key=("id", "value")), some))
             for batch in several:
                 difference = _difference_by_columns(rig, form, batch, topic)
                 assert not difference, f"Decoder.rows and Decoder.file differ: {difference}"
