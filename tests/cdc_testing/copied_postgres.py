@@ -13,8 +13,8 @@ from cdc_testing.documented_role import OWNER, create_roles, superusers
 
 QUIET = {"fsync": "off", "autovacuum_naptime": "24d", "full_page_writes": "off"}
 """Settings of a server that no test kills. Its log has what a test writes, and little else: with steps of a few rows, a
-changefeed would take minutes to pass what autovacuum writes. That is not off, as then PostgreSQL 18 counts no rows when
-it writes a table anew."""
+changefeed would take minutes to pass what autovacuum writes. Autovacuum sleeps rather than being off, because
+PostgreSQL 18 would then count no rows when it rewrites a table."""
 
 _initialized: dict[Path, Path] = {}
 """By binaries, a directory with a server that this process has made, with the roles of tests."""
